@@ -1,0 +1,135 @@
+// Package backend is the contract between a redlock.Locker and the
+// coordination service that keeps its locks: a quorum of Redis masters, a
+// ZooKeeper ensemble, an etcd cluster. Users of locks need package redlock;
+// this package is for those who bring a service of their own. Package
+// backendtest is the suite that every implementation must pass.
+package backend
+
+import (
+	"context"
+	"time"
+
+	"example.com/redlock/fence"
+)
+
+// Backend takes, keeps and gives back leases. Its methods may be called from
+// any goroutine.
+type Backend interface {
+	// Acquire takes the name in r. It returns a lease and a nil error, or a
+	// nil lease and an error, never both nil. ctx bounds the wait only: once a
+	// lease is returned, the end of ctx does not touch it. If Acquire fails,
+	// whatever the attempt may have left behind is undone in the background,
+	// in bounded time, also when ctx is dead.
+	Acquire(ctx context.Context, r Request) (Lease, error)
+	// Resume takes over the lease that a handle stands for, under a new token.
+	// It uses r.TTL, r.MinValidity, r.Owner, r.NoRenew and r.Lost; the name is
+	// the handle's. A handle works once: a second Resume, or one that comes
+	// after the lease has ended, gets ErrLost.
+	Resume(ctx context.Context, handle string, r Request) (Lease, error)
+	// Inspect says who holds a name, as far as a quorum can tell.
+	Inspect(ctx context.Context, name string) (Status, error)
+	// Break refuses the holder of a name further extensions, so that the name
+	// is free by the holder's deadline. With now it frees the name at once: the
+	// holder may still act.
+	Break(ctx context.Context, name string, now bool) error
+	// CheckName reports whether a name can be locked, as an ErrBadOption.
+	CheckName(name string) error
+	// Limits says which leases can be asked for.
+	Limits() Limits
+	// Close ends renewals and waits, up to ctx, for the work in the background.
+	// Leases that were not released are left to end by themselves.
+	Close(ctx context.Context) error
+}
+
+// Mode says who may hold a name together.
+type Mode uint8
+
+// The modes.
+const (
+	Exclusive Mode = iota
+	Shared
+)
+
+// Request asks for a lease.
+type Request struct {
+	Name string
+	Mode Mode
+	// TTL is how long the lease outlives its holder. Whole milliseconds.
+	TTL time.Duration
+	// MinValidity is how much of the TTL must be left for a lease to be worth
+	// returning.
+	MinValidity time.Duration
+	// Owner labels the lease for people.
+	Owner string
+	// NoWait fails with ErrHeld instead of waiting for a holder.
+	NoWait bool
+	// Wait bounds the wait for holders, 0 for no bound but ctx. When it is over
+	// the error is ErrHeld or ErrNoQuorum, whichever stood in the way.
+	Wait time.Duration
+	// MaxAttempts bounds the tries, 0 for no bound.
+	MaxAttempts int
+	// NoRenew leaves the lease to end after its TTL unless Extend is called.
+	NoRenew bool
+	// Lost is called once, when the lease ends by itself: with an ErrLost that
+	// says why. Not after Release or Handle. It must not block.
+	Lost func(error)
+	// OnWait is called before each pause of the wait. It must not block.
+	OnWait func(Wait)
+}
+
+// Wait is what stands in the way of a waiting Acquire.
+type Wait struct {
+	// Attempts so far.
+	Attempts int
+	// Owner is the owner label of the holder, if known.
+	Owner string
+	// Remaining is how long the holder's lease would last without renewal, 0
+	// if unknown.
+	Remaining time.Duration
+	// Err is what the last attempt met.
+	Err error
+}
+
+// Lease is one name, held. It keeps itself alive until Release, Handle,
+// StopRenewal or its loss.
+type Lease interface {
+	Token() fence.Token
+	// Deadline is the end of the validity, as a time with a monotonic reading.
+	// It moves with each extension.
+	Deadline() time.Time
+	// Extend prolongs the lease now. A lease that is lost stays lost.
+	Extend(ctx context.Context) error
+	// StopRenewal ends the renewal for good; the lease ends by its deadline.
+	StopRenewal()
+	// Release gives the name back. It works on a dead ctx too, in bounded time.
+	// A second call returns what the first returned.
+	Release(ctx context.Context) error
+	// Handle moves the lease out of this process: renewal has ended when it
+	// returns, and the string is good for one Resume.
+	Handle() (string, error)
+}
+
+// Limits bounds what can be asked for.
+type Limits struct {
+	MinTTL, MaxTTL time.Duration
+}
+
+// Status says who holds a name.
+type Status struct {
+	Name string
+	// Held tells whether one holder has a quorum.
+	Held bool
+	// Foreign tells that the holder is no client of ours.
+	Foreign bool
+	// Broken tells that the lease cannot be extended any more.
+	Broken bool
+	Owner  string
+	// Token is the holder's fencing token, or 0 if it cannot be told: an
+	// agreed token that only some nodes store, or a foreign holder.
+	Token fence.Token
+	// Remaining is the time until a quorum of nodes would be free again if
+	// nobody extended.
+	Remaining time.Duration
+	// Votes says what each node answered.
+	Votes []Vote
+}

@@ -1,0 +1,51 @@
+package backend
+
+import (
+	"time"
+
+	"example.com/redlock/fence"
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The events.
+const (
+	// EventAcquired: a lease was taken; Took is the whole of Acquire.
+	EventAcquired EventKind = "acquired"
+	// EventAttemptLost: one attempt failed; Err says why. Acquire may go on.
+	EventAttemptLost EventKind = "attempt lost"
+	// EventExtended: a lease was extended by a quorum.
+	EventExtended EventKind = "extended"
+	// EventExtendFailed: an extension found no quorum. It is tried again
+	// while the lease is valid.
+	EventExtendFailed EventKind = "extend failed"
+	// EventLost: a lease ended by itself; Err says why.
+	EventLost EventKind = "lost"
+	// EventReleased: a lease was given back; Err is what Release returned.
+	EventReleased EventKind = "released"
+	// EventVanished: a node no longer has a lease that it should have.
+	EventVanished EventKind = "vanished"
+	// EventNodeUp and EventNodeDown: a node began or ceased to answer.
+	EventNodeUp   EventKind = "node up"
+	EventNodeDown EventKind = "node down"
+	// EventNodeAdopted: a node shows another process than before: it
+	// restarted, or its data was replaced.
+	EventNodeAdopted EventKind = "node adopted"
+	// EventNodeRefused: a node does not vote; Err is an ErrMismatch or an
+	// ErrUnfit that says why.
+	EventNodeRefused EventKind = "node refused"
+	// EventSuspended: the machine was suspended for Took.
+	EventSuspended EventKind = "suspended"
+)
+
+// Event is something an operator may want to count. Fields that do not apply
+// are zero.
+type Event struct {
+	Kind  EventKind
+	Name  string
+	Node  string
+	Token fence.Token
+	Took  time.Duration
+	Err   error
+}

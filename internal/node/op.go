@@ -1,0 +1,183 @@
+// Package node is the language spoken between a client and one node: the
+// operations of a call, the answers to them, the configuration both sides
+// must share, and the keys that a lock occupies. It decides nothing.
+//
+// The Lua scripts in redisnode/scripts and the model in internal/nodemodel
+// are two implementations of what this language means.
+package node
+
+// ProtocolVersion is the version of the language. It is part of Conf, so that
+// clients of different versions notice each other.
+const ProtocolVersion = 1
+
+// MaxExact is the first number that a Lua number can no longer count up from:
+// no number of the protocol reaches it.
+const MaxExact = 1 << 53
+
+// Kind says what an operation does.
+type Kind uint8
+
+// The operations of design section 5.
+const (
+	// Acquire takes the lease for ID if nobody has it. Needs the guard.
+	Acquire Kind = 1 + iota
+	// Extend raises the remaining time of a lease that ID owns. Never creates,
+	// never shortens. Needs the guard.
+	Extend
+	// Join stores a lease that ID already holds on a quorum of other nodes,
+	// under the token Token. Needs the guard.
+	Join
+	// Raise lifts the counter to Token if ID owns the lease with stored number
+	// Stored. Needs the guard.
+	Raise
+	// Replace hands a lease that ID owns to NewID, with a new number. Needs
+	// the guard.
+	Replace
+	// Release deletes a lease that ID owns, broken or not. Always runs.
+	Release
+	// Break marks whatever lease of ours is stored, so that it can no longer
+	// be extended; with Now it deletes it. Always runs.
+	Break
+	// Inspect reads a lease. Always runs.
+	Inspect
+)
+
+// Grants reports whether k can give or prolong a lease, and therefore needs
+// the exact guard of the node.
+func (k Kind) Grants() bool {
+	return k == Acquire || k == Extend || k == Join || k == Raise || k == Replace
+}
+
+// Counts reports whether k moves the token counter of its shard.
+func (k Kind) Counts() bool {
+	return k == Acquire || k == Join || k == Raise || k == Replace
+}
+
+// Op is one operation on one lock name. Fields that a kind does not name in
+// its description are zero.
+type Op struct {
+	Kind Kind
+	// Name is the lock's name, any bytes.
+	Name string
+	// ID is the attempt id of the caller: 32 lower-case hexadecimal digits.
+	ID string
+	// NewID (Replace) is the fresh attempt id.
+	NewID string
+	// TTL (Acquire, Extend, Join, Replace) in milliseconds, at least 1.
+	TTL int64
+	// Proposal (Acquire, Replace) is the number the caller proposes; the node
+	// answers with a larger one if it has given that one out already.
+	Proposal uint64
+	// Stored (Raise) is the number the node answered the acquire with.
+	Stored uint64
+	// Token (Join, Raise) is the token of the lease.
+	Token uint64
+	// NotAfter (Acquire) is the node's own time, in microseconds, after which
+	// the caller has given the operation up. Zero: no limit.
+	NotAfter int64
+	// Owner (Acquire, Join, Replace) is the owner label, may be empty.
+	Owner string
+	// Now (Break) frees the name at once.
+	Now bool
+}
+
+// Call is a batch of operations that one script run carries out, in order.
+type Call struct {
+	// Keys says where the locks live on the node.
+	Keys Keyspace
+	// Guard is the string the node must show before it grants anything.
+	Guard string
+	// MaxTTL in milliseconds: a lease of ours with more than this and
+	// ClockSlack left is cut to it, because the node's clock went back.
+	MaxTTL int64
+	Ops    []Op
+}
+
+// ClockSlack is how far, in milliseconds, a proposal may lead the node's
+// clock and a remaining time may exceed MaxTTL before the node cuts it.
+const ClockSlack = 250
+
+// Code says how a node answered an operation. The characters are those that
+// the scripts send.
+type Code byte
+
+// The answers.
+const (
+	// Granted: Acquire or Replace succeeded; Answer.Token is the number.
+	Granted Code = 'G'
+	// Done: any other operation succeeded.
+	Done Code = 'Y'
+	// Held: another attempt of ours has the name.
+	Held Code = 'H'
+	// Broken: the name is blocked by a broken lease until its deadline.
+	Broken Code = 'B'
+	// Foreign: the key holds a string that is not ours.
+	Foreign Code = 'F'
+	// WrongType: the key holds something that is no string.
+	WrongType Code = 'W'
+	// Absent: no lease is stored.
+	Absent Code = 'A'
+	// Stale: the operation came after NotAfter.
+	Stale Code = 'S'
+	// NoGuard: the node does not show the guard that the call expects.
+	NoGuard Code = 'N'
+	// Failed: the node could not carry it out; Answer.Err says why.
+	Failed Code = 'E'
+)
+
+// String returns the answer's name.
+func (c Code) String() string {
+	switch c {
+	case Granted:
+		return "granted"
+	case Done:
+		return "done"
+	case Held:
+		return "held"
+	case Broken:
+		return "broken"
+	case Foreign:
+		return "foreign"
+	case WrongType:
+		return "wrong type"
+	case Absent:
+		return "absent"
+	case Stale:
+		return "stale"
+	case NoGuard:
+		return "no guard"
+	case Failed:
+		return "failed"
+	}
+	return "unknown"
+}
+
+// Answer is a node's answer to one operation.
+type Answer struct {
+	Code Code
+	// Token is the number granted (Granted), or the highest number that the
+	// node has given out in the shard (Held, Broken, Foreign to an Acquire or
+	// Join), or the stored number (Held, Broken to an Inspect).
+	Token uint64
+	// Remaining is the holder's remaining time in milliseconds (Held, Broken,
+	// Foreign); -1 if the key never expires.
+	Remaining int64
+	// Holder identifies the holder: its attempt id, or for a foreign value the
+	// SHA-1 that the node computed of it.
+	Holder string
+	// Owner is the holder's owner label.
+	Owner string
+	// Err is the node's own text (Failed).
+	Err string
+}
+
+// Reply is a node's reply to a Call.
+type Reply struct {
+	// Time is the node's clock in microseconds since 1970, read once.
+	Time int64
+	// Guard is what the node shows; empty if nothing is stored. It is read
+	// only by calls with an operation that grants.
+	Guard string
+	// Answers has one entry per operation, in order.
+	Answers []Answer
+}

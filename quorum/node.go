@@ -1,0 +1,25 @@
+package quorum
+
+import (
+	"context"
+
+	"example.com/redlock/internal/node"
+)
+
+// Node is one master: redisnode has the real one, memnode one in memory. The
+// operations it carries out are the project's own protocol, which is not open
+// to other implementations; to bring another Redis client, implement
+// redisnode.Conn.
+type Node interface {
+	// Name is the node's address for people and for the configuration:
+	// host:port/db, without credentials.
+	Name() string
+	// Hello introduces the client. An error is a *node.CallError.
+	Hello(ctx context.Context, h node.Hello) (node.HelloReply, error)
+	// Call carries out a batch, in order, in one step. Calls that were begun
+	// in some order on one Node reach the server in that order while its
+	// connection lasts. An error is a *node.CallError.
+	Call(ctx context.Context, c *node.Call) (*node.Reply, error)
+	// Close gives up the connection. Calls under way fail.
+	Close() error
+}
