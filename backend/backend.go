@@ -32,6 +32,9 @@ type Backend interface {
 	// is free by the holder's deadline. With now it frees the name at once: the
 	// holder may still act.
 	Break(ctx context.Context, name string, now bool) error
+	// Nodes asks every node who it is and whether it accepts our configuration.
+	// With init, blank nodes take it.
+	Nodes(ctx context.Context, init bool) []NodeState
 	// CheckName reports whether a name can be locked, as an ErrBadOption.
 	CheckName(name string) error
 	// Limits says which leases can be asked for.
@@ -132,4 +135,18 @@ type Status struct {
 	Remaining time.Duration
 	// Votes says what each node answered.
 	Votes []Vote
+}
+
+// NodeState is what one node of a service says of itself.
+type NodeState struct {
+	// Node is the node's address, without credentials.
+	Node string
+	// Standing is "ok"; "new" for a node that is, or until now was, blank;
+	// "adopted" for one whose process is not the one that its data knows;
+	// "mismatch", "unfit" or "unreachable".
+	Standing string
+	// RunID identifies the server's process, and Version its software.
+	RunID, Version string
+	// Err says more about a node that does not vote.
+	Err error
 }

@@ -5,6 +5,9 @@ package node
 type Hello struct {
 	Keys Keyspace
 	Conf Conf
+	// Look only compares: the node stays as it is, and a Standing that would
+	// have changed it says what a real Hello would find.
+	Look bool
 }
 
 // Standing is how a node took a Hello.

@@ -1,0 +1,47 @@
+package core
+
+import (
+	"time"
+
+	"example.com/redlock/fence"
+)
+
+// Proposer makes the numbers that attempts propose as tokens: a hybrid clock in
+// microseconds, after Lamport's logical clocks (1978). Each is larger than the
+// one before and than any number seen on a node, and close to the wall clock
+// while that is right, so that the proposals of many clients come in the order
+// of their attempts and most rounds agree at once.
+type Proposer struct {
+	last uint64
+}
+
+// Next returns the next proposal, given the wall clock in microseconds.
+func (p *Proposer) Next(wall int64) uint64 {
+	p.last = min(max(uint64(max(wall, 1)), p.last+1), uint64(fence.MaxToken)-1)
+	return p.last
+}
+
+// Saw notes a number that a node has given out.
+func (p *Proposer) Saw(n uint64) { p.last = max(p.last, n) }
+
+// NodeClock estimates the clock of one node from its replies.
+type NodeClock struct {
+	known  bool
+	offset int64 // node microseconds at instant zero, at most
+}
+
+// Observe notes that a node's clock read micros at some time after sent.
+func (c *NodeClock) Observe(sent Instant, micros int64) {
+	c.known = true
+	c.offset = micros - int64(sent)/int64(time.Microsecond)
+}
+
+// Latest returns the latest that the node's clock can show at an instant, in
+// microseconds, and 0 if nothing is known. It errs by one round trip at most,
+// on the late side.
+func (c *NodeClock) Latest(at Instant) int64 {
+	if !c.known {
+		return 0
+	}
+	return c.offset + int64(at)/int64(time.Microsecond)
+}

@@ -1,0 +1,54 @@
+// Package monotime is the clock that leases are measured with: it only goes
+// forward, and unlike the monotonic reading of package time it goes on while
+// the machine is suspended.
+package monotime
+
+import (
+	"sync/atomic"
+	"time"
+
+	"example.com/redlock/internal/core"
+)
+
+// Clock measures the time since it was made. Make it with New.
+type Clock struct {
+	base      time.Time
+	asleep    func() time.Duration // time spent suspended since some start
+	asleepAt0 time.Duration
+	slept     atomic.Int64 // what Check has seen of it, in nanoseconds
+}
+
+// leastSleep is the least time asleep that is told from the noise of reading
+// two clocks one after the other, or of a wall clock being slewed.
+const leastSleep = 100 * time.Millisecond
+
+// New returns a clock that starts now.
+func New() *Clock { return newClock(time.Now(), timeAsleep()) }
+
+func newClock(base time.Time, asleep func() time.Duration) *Clock {
+	return &Clock{base: base, asleep: asleep, asleepAt0: asleep()}
+}
+
+// Now returns the time on the clock. It is never zero. It knows of time asleep
+// only what Check has seen.
+func (c *Clock) Now() core.Instant {
+	return core.Instant(time.Since(c.base)+time.Duration(c.slept.Load())) + 1
+}
+
+// Check looks whether the machine was suspended since the last Check, moves the
+// clock forward by as much, and returns it.
+func (c *Clock) Check() time.Duration {
+	for {
+		seen := c.slept.Load()
+		more := c.asleep() - c.asleepAt0 - time.Duration(seen)
+		if more < leastSleep {
+			return 0
+		}
+		if c.slept.CompareAndSwap(seen, seen+int64(more)) {
+			return more
+		}
+	}
+}
+
+// Until returns how far t is ahead.
+func (c *Clock) Until(t core.Instant) time.Duration { return t.Sub(c.Now()) }

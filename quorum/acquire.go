@@ -1,0 +1,330 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+// Acquire implements backend.Backend: attempt after attempt, each with a fresh
+// id, until one is won or there is reason to stop. While one holder has a
+// quorum, or votes are split, that reason is the caller's; if no quorum answers
+// at all, it is Config.ConnectWait.
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := b.checkRequest(r); err != nil {
+		return nil, err
+	}
+	w := &waiter{backend: b, req: r, begun: b.clock.Now()}
+	if r.Wait > 0 {
+		var cancel context.CancelFunc
+		w.limit, cancel = context.WithTimeout(ctx, r.Wait)
+		defer cancel()
+	} else {
+		w.limit = ctx
+	}
+	a, err := w.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.emit(backend.Event{
+		Kind: backend.EventAcquired, Name: r.Name, Token: a.Token(), Took: b.clock.Now().Sub(w.begun),
+	})
+	return a, nil
+}
+
+// checkRequest reports what in r cannot be done, before anything is sent.
+func (b *Backend) checkRequest(r backend.Request) error {
+	if r.Mode != backend.Exclusive {
+		return fmt.Errorf("redlock: shared mode: %w", errors.ErrUnsupported)
+	}
+	if err := b.CheckName(r.Name); err != nil {
+		return err
+	}
+	if limits := b.Limits(); r.TTL < limits.MinTTL || r.TTL > limits.MaxTTL || r.TTL%time.Millisecond != 0 {
+		return badOption("TTL %v is not between %v and %v in whole milliseconds", r.TTL, limits.MinTTL, limits.MaxTTL)
+	}
+	if margin := b.drift().Margin(r.TTL); r.MinValidity < 0 || r.MinValidity+margin >= r.TTL {
+		return badOption("min validity %v and %v for drift leave nothing of the TTL of %v", r.MinValidity, margin, r.TTL)
+	}
+	return nil
+}
+
+// waiter is a caller of Acquire.
+type waiter struct {
+	backend *Backend
+	req     backend.Request
+	// limit is the caller's context, with the wait bounded.
+	limit context.Context
+	begun core.Instant
+	tries int
+	// roundTook is how long the last round took.
+	roundTook time.Duration
+	// outage is since when no quorum has answered, split since when votes have
+	// been split; zero while that is not so.
+	outage, split core.Instant
+	// held tells that a quorum named one holder when one last answered.
+	held bool
+}
+
+func (w *waiter) wait(ctx context.Context) (*attempt, error) {
+	if err := w.backend.meet(w.limit, w.req.TTL); err != nil {
+		return nil, w.stopped(ctx, nil)
+	}
+	for {
+		a, err := w.try(ctx)
+		if a != nil || err != nil {
+			return a, err
+		}
+		w.tries++
+	}
+}
+
+// meet waits until every node has been greeted once, for at most one node
+// timeout: a node that would refuse our configuration must have had the chance
+// to say so before the others grant.
+func (b *Backend) meet(ctx context.Context, ttl time.Duration) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(b.cfg.timeout(ttl))
+	defer timer.Stop()
+	for _, p := range b.peers {
+		p.introduce()
+	}
+	for _, p := range b.peers {
+		select {
+		case <-p.met:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// try makes one attempt and, if it is lost, pauses. It returns neither a lease
+// nor an error if there is to be another one.
+func (w *waiter) try(ctx context.Context) (*attempt, error) {
+	b := w.backend
+	select {
+	case b.slots <- struct{}{}:
+	case <-w.limit.Done():
+		return nil, w.stopped(ctx, backend.ErrOverloaded)
+	}
+	id := newID()
+	a := b.start(w.req, id, node.Op{
+		Kind: node.Acquire, Name: w.req.Name, ID: id, TTL: w.req.TTL.Milliseconds(),
+		Proposal: b.propose(), Owner: w.req.Owner,
+	})
+	stopped := false
+	select {
+	case <-a.settled:
+	case <-w.limit.Done():
+		stopped = true
+	}
+	won := a.giveUp()
+	<-b.slots
+	if won {
+		return a, nil
+	}
+	w.roundTook = b.clock.Now().Sub(a.begun)
+	v := a.verdict()
+	if stopped {
+		w.held = w.held || v.held
+		return nil, w.failed(v, w.reasons(ctx)...)
+	}
+	b.emit(backend.Event{Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: v.reason()})
+	if why := w.enough(v); why != nil {
+		return nil, w.failed(v, why)
+	}
+	return nil, w.pause(ctx, v)
+}
+
+// enough returns why there is to be no other attempt, or nil.
+func (w *waiter) enough(v verdict) error {
+	now := w.backend.clock.Now()
+	if v.fatal != nil {
+		return v.fatal
+	}
+	if v.answered {
+		w.outage = 0
+		w.held = v.held
+	} else if w.outage == 0 {
+		w.outage = now.Add(-w.roundTook)
+	}
+	if v.held || !v.answered {
+		w.split = 0
+	} else if w.split == 0 {
+		w.split = now.Add(-w.roundTook)
+	}
+	switch {
+	case v.held && w.req.NoWait:
+		return backend.ErrHeld
+	case w.req.MaxAttempts > 0 && w.tries+1 >= w.req.MaxAttempts:
+		return v.reason()
+	case w.outage != 0 && now.Sub(w.outage) >= w.backend.cfg.ConnectWait:
+		return v.reason()
+	case w.split != 0 && w.req.NoWait && now.Sub(w.split) >= min(w.backend.cfg.ConnectWait, max(w.req.MinValidity, minSplit)):
+		return backend.ErrNoQuorum
+	}
+	return nil
+}
+
+// minSplit is the least time a caller that does not wait for holders spends on
+// split votes.
+const minSplit = 100 * time.Millisecond
+
+// pause waits before the next attempt.
+func (w *waiter) pause(ctx context.Context, v verdict) error {
+	if w.req.OnWait != nil {
+		w.req.OnWait(backend.Wait{
+			Attempts: w.tries + 1, Owner: v.owner, Remaining: max(v.remaining, 0), Err: v.reason(),
+		})
+	}
+	timer := time.NewTimer(core.Backoff(w.tries, w.roundTook, v.held, v.remaining, random()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-w.limit.Done():
+		return w.failed(v, w.reasons(ctx)...)
+	}
+}
+
+// reasons says why the wait was over: the caller's context, or the bound on the
+// wait, which is no error of the caller's; and what stood in the way.
+func (w *waiter) reasons(ctx context.Context) []error {
+	reasons := ctxReasons(ctx)
+	if w.held {
+		return append(reasons, backend.ErrHeld)
+	}
+	if len(reasons) == 0 {
+		reasons = append(reasons, backend.ErrNoQuorum)
+	}
+	return reasons
+}
+
+// ctxReasons returns the error of a context that has ended, and its cause.
+func ctxReasons(ctx context.Context) []error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(cause, backend.ErrClosed):
+		return []error{cause} // our own doing, not the caller's
+	case errors.Is(cause, err):
+		return []error{cause}
+	}
+	return []error{err, cause}
+}
+
+// stopped is the error of a wait that ended before anything was asked.
+func (w *waiter) stopped(ctx context.Context, also error) error {
+	reasons := w.reasons(ctx)
+	if also != nil {
+		reasons = append(reasons, also)
+	}
+	return &backend.QuorumError{
+		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Reasons: reasons, Undone: true,
+	}
+}
+
+func (w *waiter) failed(v verdict, reasons ...error) error {
+	return &backend.QuorumError{
+		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Votes: v.votes, Reasons: reasons,
+	}
+}
+
+// verdict is what the votes of a lost attempt say.
+type verdict struct {
+	votes []backend.Vote
+	// answered: a quorum answered, yes or no.
+	answered bool
+	// held: a quorum named one holder; owner is its label, and remaining how
+	// long until a quorum would be free if it did not renew.
+	held      bool
+	owner     string
+	remaining time.Duration
+	// late: the quorum was there, but too late.
+	late bool
+	// fatal is why no other attempt can do better.
+	fatal error
+}
+
+// reason is the sentinel for the verdict.
+func (v verdict) reason() error {
+	switch {
+	case v.fatal != nil:
+		return v.fatal
+	case v.held:
+		return backend.ErrHeld
+	case v.late:
+		return fmt.Errorf("%w in time: too little of the TTL was left", backend.ErrNoQuorum)
+	}
+	return backend.ErrNoQuorum
+}
+
+// verdict reads the votes of an attempt that was lost.
+func (a *attempt) verdict() verdict {
+	a.mu.Lock()
+	defer a.unlock()
+	quorum := a.backend.cfg.Quorum
+	v := verdict{votes: a.votes(), late: a.round.Late()}
+	answered, forever := 0, 0
+	unfit := make([]error, 0, len(v.votes))
+	holders := make(map[string][]backend.Vote)
+	for _, vote := range v.votes {
+		switch vote.Outcome {
+		case backend.OutcomeGranted:
+			answered++
+		case backend.OutcomeRefused:
+			answered++
+			holders[vote.Holder] = append(holders[vote.Holder], vote)
+			if isForever(vote) {
+				forever++
+			}
+		}
+		switch {
+		case errors.Is(vote.Err, backend.ErrMismatch):
+			v.fatal = vote.Err
+		case errors.Is(vote.Err, backend.ErrUnfit):
+			unfit = append(unfit, vote.Err)
+		}
+	}
+	v.answered = answered >= quorum
+	for _, votes := range holders {
+		if votes[0].Holder != "" && len(votes) >= quorum {
+			v.held = true
+			v.owner = votes[0].Owner
+			v.remaining = freeIn(votes)
+		}
+	}
+	switch room := len(v.votes) - quorum; {
+	case v.fatal != nil:
+	case forever > room:
+		v.fatal = backend.ErrForeignKey
+	case len(unfit) > room:
+		v.fatal = unfit[0]
+	}
+	return v
+}
+
+// isForever reports whether a key that is not ours will never go away by itself.
+func isForever(v backend.Vote) bool {
+	return errors.Is(v.Err, backend.ErrForeignKey) || (errors.Is(v.Err, errForeignHolder) && v.Remaining < 0)
+}
+
+// freeIn is the longest that a holder's votes last.
+func freeIn(votes []backend.Vote) time.Duration {
+	var last time.Duration
+	for _, v := range votes {
+		last = max(last, v.Remaining)
+	}
+	return last
+}

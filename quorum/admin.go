@@ -1,0 +1,252 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/fence"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+// survey is one operation carried out at every node, and what came of it.
+type survey struct {
+	backend *Backend
+
+	mu      sync.Mutex
+	votes   []backend.Vote
+	answers []node.Answer
+	open    int
+	done    chan struct{}
+}
+
+// ask carries op out at every node and waits for the answers, up to a node's
+// timeout or ctx. It does not need the nodes to know us.
+func (b *Backend) ask(ctx context.Context, op node.Op) *survey {
+	s := &survey{
+		backend: b,
+		votes:   make([]backend.Vote, len(b.peers)), answers: make([]node.Answer, len(b.peers)),
+		open: len(b.peers), done: make(chan struct{}),
+	}
+	for i, p := range b.peers {
+		s.votes[i] = backend.Vote{Node: p.node.Name(), Outcome: backend.OutcomeUnasked}
+	}
+	for i, p := range b.peers {
+		t := &task{op: op, sink: s, lane: i, timeout: maxNodeTimeout}
+		if err := p.submit(t); err != nil {
+			s.fail(t, err, false, b.clock.Now())
+		}
+	}
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return s
+}
+
+func (s *survey) depart(*task) bool { return true }
+
+func (s *survey) answer(t *task, a node.Answer, at core.Instant) {
+	s.note(t.lane, vote(s.name(t), t, a, at), a)
+}
+
+func (s *survey) fail(t *task, err error, sent bool, at core.Instant) {
+	v := backend.Vote{Node: s.name(t), Outcome: backend.OutcomeFailed, Err: err, Sent: sent}
+	if err == nil {
+		v.Outcome = backend.OutcomeSilent
+	}
+	s.note(t.lane, v, node.Answer{})
+}
+
+func (s *survey) name(t *task) string { return s.backend.peers[t.lane].node.Name() }
+
+func (s *survey) note(i int, v backend.Vote, a node.Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.votes[i].Outcome == backend.OutcomeUnasked
+	s.votes[i], s.answers[i] = v, a
+	if !first {
+		return
+	}
+	if s.open--; s.open == 0 {
+		close(s.done)
+	}
+}
+
+// result returns what came of it so far.
+func (s *survey) result() ([]backend.Vote, []node.Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]backend.Vote(nil), s.votes...), append([]node.Answer(nil), s.answers...)
+}
+
+func (b *Backend) surveyError(op, name string, votes []backend.Vote, reasons ...error) error {
+	return &backend.QuorumError{Op: op, Name: name, Need: b.cfg.Quorum, Votes: votes, Reasons: reasons}
+}
+
+// Inspect implements backend.Backend.
+func (b *Backend) Inspect(ctx context.Context, name string) (backend.Status, error) {
+	if err := b.CheckName(name); err != nil {
+		return backend.Status{}, err
+	}
+	votes, answers := b.ask(ctx, node.Op{Kind: node.Inspect, Name: name}).result()
+	s := backend.Status{Name: name, Votes: votes}
+	answered := 0
+	holders := make(map[string][]int)
+	for i, a := range answers {
+		switch a.Code {
+		case node.Absent:
+			answered++
+		case node.Held, node.Broken, node.Foreign, node.WrongType:
+			answered++
+			holders[a.Holder] = append(holders[a.Holder], i)
+		}
+	}
+	if answered < b.cfg.Quorum {
+		return s, b.surveyError("inspect", name, votes, append(ctxReasons(ctx), backend.ErrNoQuorum)...)
+	}
+	for _, nodes := range holders {
+		if len(nodes) >= b.cfg.Quorum {
+			b.describe(&s, answers, nodes)
+		}
+	}
+	return s, nil
+}
+
+// describe says who the holder at the given nodes is.
+func (b *Backend) describe(s *backend.Status, answers []node.Answer, nodes []int) {
+	s.Held = true
+	first := answers[nodes[0]]
+	s.Owner = first.Owner
+	s.Foreign = first.Code == node.Foreign || first.Code == node.WrongType
+	ends := make([]time.Duration, 0, len(nodes))
+	tokens := make(map[uint64]int)
+	for _, i := range nodes {
+		a := answers[i]
+		s.Broken = s.Broken || a.Code == node.Broken
+		ends = append(ends, time.Duration(a.Remaining)*time.Millisecond)
+		if tokens[a.Token]++; !s.Foreign && tokens[a.Token] >= b.cfg.Quorum {
+			s.Token = fence.Token(a.Token)
+		}
+	}
+	// The name is free for a rival as soon as fewer than enough nodes to stop a
+	// quorum still have it.
+	sort.Slice(ends, func(i, j int) bool { return ends[i] < ends[j] })
+	blockers := len(answers) - b.cfg.Quorum + 1
+	if len(ends) >= blockers {
+		s.Remaining = ends[len(ends)-blockers]
+	}
+}
+
+// Break implements backend.Backend.
+func (b *Backend) Break(ctx context.Context, name string, now bool) error {
+	if err := b.CheckName(name); err != nil {
+		return err
+	}
+	votes, answers := b.ask(ctx, node.Op{Kind: node.Break, Name: name, Now: now}).result()
+	broken, foreign := 0, 0
+	for _, a := range answers {
+		switch a.Code {
+		case node.Done, node.Absent:
+			broken++
+		case node.Foreign, node.WrongType:
+			foreign++
+		}
+	}
+	switch {
+	case broken >= b.cfg.Quorum:
+		return nil
+	case foreign > len(answers)-b.cfg.Quorum:
+		return b.surveyError("break", name, votes, backend.ErrForeignKey)
+	}
+	return b.surveyError("break", name, votes, append(ctxReasons(ctx), backend.ErrNoQuorum)...)
+}
+
+// Resume implements backend.Backend.
+func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) (backend.Lease, error) {
+	h, err := backend.DecodeHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	r.Name = h.Name
+	if err := b.checkRequest(r); err != nil {
+		return nil, err
+	}
+	w := &waiter{backend: b, req: r, limit: ctx, begun: b.clock.Now()}
+	if err := b.meet(ctx, r.TTL); err != nil {
+		return nil, w.stopped(ctx, nil)
+	}
+	b.saw(h.Token)
+	id := newID()
+	a := b.start(r, id, node.Op{
+		Kind: node.Replace, Name: r.Name, ID: h.ID, NewID: id, TTL: r.TTL.Milliseconds(),
+		Proposal: b.propose(), Owner: r.Owner,
+	})
+	select {
+	case <-a.settled:
+	case <-ctx.Done():
+	}
+	if a.giveUp() {
+		return a, nil
+	}
+	v := a.verdict()
+	reasons := ctxReasons(ctx)
+	switch owned := countOutcome(v.votes, backend.OutcomeRefused); {
+	case v.fatal != nil && !errors.Is(v.fatal, backend.ErrForeignKey):
+		reasons = append(reasons, v.fatal)
+	case owned > len(v.votes)-b.cfg.Quorum:
+		reasons = append(reasons, backend.ErrLost)
+	case len(reasons) == 0:
+		reasons = append(reasons, v.reason())
+	}
+	return nil, &backend.QuorumError{Op: "resume", Name: r.Name, Need: b.cfg.Quorum, Votes: v.votes, Reasons: reasons}
+}
+
+func countOutcome(votes []backend.Vote, o backend.Outcome) int {
+	count := 0
+	for _, v := range votes {
+		if v.Outcome == o {
+			count++
+		}
+	}
+	return count
+}
+
+// Nodes implements backend.Backend.
+func (b *Backend) Nodes(ctx context.Context, init bool) []backend.NodeState {
+	ctx, cancel := context.WithTimeout(ctx, greetLimit)
+	defer cancel()
+	states := make([]backend.NodeState, len(b.peers))
+	var wg sync.WaitGroup
+	for i, p := range b.peers {
+		wg.Go(func() { states[i] = p.state(ctx, init) })
+	}
+	wg.Wait()
+	return states
+}
+
+// state asks the node who it is.
+func (p *peer) state(ctx context.Context, init bool) backend.NodeState {
+	s := backend.NodeState{Node: p.node.Name()}
+	reply, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Look: !init})
+	if err == nil {
+		s.Standing, s.RunID, s.Version = string(reply.Standing), reply.RunID, reply.Version
+		err = p.judge(reply)
+	}
+	s.Err = p.asRefusal(err)
+	switch {
+	case errors.Is(s.Err, backend.ErrMismatch):
+		s.Standing = "mismatch"
+	case errors.Is(s.Err, backend.ErrUnfit):
+		s.Standing = "unfit"
+	case s.Err != nil:
+		s.Standing = "unreachable"
+		s.Err = fmt.Errorf("%w: %w", backend.ErrNoQuorum, s.Err)
+	}
+	return s
+}

@@ -1,0 +1,369 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+// phase is where an attempt stands.
+type phase uint8
+
+const (
+	voting    phase = iota // the round is open
+	undoing                // lost: votes are being given back
+	holding                // won: this is a lease
+	ended                  // the lease has ended by itself
+	releasing              // the lease is being, or has been, given back
+	moved                  // the lease was moved out by Handle
+)
+
+// attempt is one random id on all nodes: first a round, then, if that is won, a
+// lease. Operations on one node follow each other: the next leaves after the
+// answer, or the silence, of the one before. The methods that peers call move
+// it on; nothing in it waits.
+type attempt struct {
+	backend *Backend
+	req     backend.Request
+	id      string
+	first   node.Op // what asks for a vote
+	timeout time.Duration
+	begun   core.Instant
+
+	mu    sync.Mutex
+	phase phase
+	lanes []lane
+	round *core.Round
+	// settled is closed when the round is decided.
+	settled chan struct{}
+	lease
+	release
+	// after is what to do once the lock is released: calls into foreign code.
+	after []func()
+}
+
+// lane is an attempt at one node.
+type lane struct {
+	// task is the operation under way, nil if the node owes nothing.
+	task *task
+	// next waits for task to end.
+	next *node.Op
+	// touched: an operation that takes was sent, so the node may have our key.
+	touched bool
+	// freed: the node has confirmed that it does not, after the last release.
+	freed bool
+	vote  backend.Vote
+}
+
+// start asks all nodes for their votes, with the operation first.
+func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
+	a := &attempt{
+		backend: b, req: r, id: id, first: first,
+		timeout: b.cfg.timeout(r.TTL), begun: b.clock.Now(),
+		lanes:   make([]lane, len(b.peers)),
+		settled: make(chan struct{}),
+		round: core.NewRound(core.RoundConfig{
+			Nodes: len(b.peers), Quorum: b.cfg.Quorum, TTL: r.TTL, MinValidity: r.MinValidity, Drift: b.drift(),
+		}),
+	}
+	a.mu.Lock()
+	defer a.unlock()
+	for i, p := range b.peers {
+		a.lanes[i].vote = backend.Vote{Node: p.node.Name(), Outcome: backend.OutcomeUnasked}
+		a.send(i, first)
+	}
+	return a
+}
+
+func (b *Backend) drift() core.Drift {
+	return core.Drift{Rate: b.cfg.DriftRate, Floor: b.cfg.DriftFloor}
+}
+
+// send has op carried out at node i, after what is under way there. A release
+// takes the place of whatever else was to follow.
+func (a *attempt) send(i int, op node.Op) {
+	l := &a.lanes[i]
+	if l.task != nil {
+		if l.next == nil || l.next.Kind != node.Release {
+			l.next = &op
+		}
+		return
+	}
+	t := &task{op: op, sink: a, lane: i, timeout: a.timeout}
+	l.task = t
+	a.backend.begun()
+	if err := a.backend.peers[i].submit(t); err != nil {
+		a.end(i)
+		a.failed(t, err, false, a.backend.clock.Now(), false)
+	}
+}
+
+// end notes that the operation under way at node i is over.
+func (a *attempt) end(i int) {
+	a.lanes[i].task = nil
+	a.backend.ended()
+}
+
+// proceed sends what waited for the operation that is over at node i.
+func (a *attempt) proceed(i int) {
+	if l := &a.lanes[i]; l.task == nil && l.next != nil {
+		op := *l.next
+		l.next = nil
+		if op.Kind == node.Release && !l.touched {
+			a.count(i, confirmed) // what was to be released never left
+		} else {
+			a.send(i, op)
+		}
+	}
+	a.tellIdle()
+}
+
+// depart is told that t is about to be written. What takes is no longer wanted
+// once the attempt is past it: then it never was sent.
+func (a *attempt) depart(t *task) bool {
+	a.mu.Lock()
+	defer a.unlock()
+	unwanted := false
+	switch t.op.Kind {
+	case node.Acquire, node.Replace, node.Raise:
+		unwanted = a.phase != voting
+		if t.op.Kind != node.Raise && a.phase == holding {
+			unwanted = false // a late grant is still a node more
+		}
+	case node.Extend, node.Join:
+		unwanted = a.phase != holding
+	}
+	l := &a.lanes[t.lane]
+	if unwanted {
+		t.settled = true
+		if l.task == t {
+			a.end(t.lane)
+			a.failed(t, errUnwanted, false, a.backend.clock.Now(), false)
+			a.proceed(t.lane)
+		}
+		return false
+	}
+	l.touched = l.touched || t.guarded()
+	l.freed = false
+	return true
+}
+
+var errUnwanted = fmt.Errorf("no longer wanted")
+
+// answer takes in a node's answer.
+func (a *attempt) answer(t *task, ans node.Answer, at core.Instant) {
+	a.mu.Lock()
+	defer a.unlock()
+	late := a.lanes[t.lane].task != t
+	if !late {
+		a.end(t.lane)
+	}
+	if ans.Token != 0 && (t.op.Kind == node.Acquire || t.op.Kind == node.Replace) {
+		a.backend.saw(ans.Token)
+	}
+	switch t.op.Kind {
+	case node.Acquire, node.Replace:
+		a.voted(t, ans, at)
+	case node.Raise:
+		a.raised(t, ans.Code == node.Done, at)
+	case node.Extend, node.Join:
+		a.renewed(t, ans, at)
+	case node.Release:
+		a.freed(t, ans)
+	}
+	a.proceed(t.lane)
+}
+
+// fail takes in that a node did not answer.
+func (a *attempt) fail(t *task, err error, sent bool, at core.Instant) {
+	a.mu.Lock()
+	defer a.unlock()
+	if a.lanes[t.lane].task != t {
+		return // told before
+	}
+	a.end(t.lane)
+	a.failed(t, err, sent, at, true)
+	a.proceed(t.lane)
+}
+
+// failed moves the attempt on after an operation without an answer. queued tells
+// that the peer had taken it.
+func (a *attempt) failed(t *task, err error, sent bool, at core.Instant, queued bool) {
+	switch t.op.Kind {
+	case node.Acquire, node.Replace:
+		a.notVoted(t, err, sent, at)
+	case node.Raise:
+		a.raised(t, false, at)
+	case node.Extend, node.Join:
+		a.notRenewed(t, at)
+	case node.Release:
+		a.notFreed(t, err, queued)
+	}
+}
+
+// voted takes in the answer to the request for a vote.
+func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
+	l := &a.lanes[t.lane]
+	l.vote = vote(l.vote.Node, t, ans, at)
+	ev := core.Event{Kind: core.Refused, Node: t.lane}
+	switch ans.Code {
+	case node.Granted:
+		ev = core.Event{Kind: core.Granted, Node: t.lane, Sent: t.sent, Token: ans.Token}
+	case node.NoGuard, node.Stale, node.Failed:
+		ev.Kind = core.Unsent // the node ran nothing of it
+	}
+	if a.phase == voting || a.phase == undoing {
+		a.step(at, ev)
+		return
+	}
+	if ans.Code != node.Granted {
+		return
+	}
+	// A grant that came after the decision is one node more for a lease that
+	// lives, and has to go with one that does not.
+	switch a.phase {
+	case holding:
+		a.holding.Ack(at, t.lane, t.sent, a.req.TTL)
+		a.rearm()
+	case releasing, ended:
+		a.send(t.lane, a.releaseOp())
+	}
+}
+
+func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
+	l := &a.lanes[t.lane]
+	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeFailed, Err: err, Sent: sent}
+	if err == nil {
+		l.vote.Outcome = backend.OutcomeSilent
+	}
+	if t.sent != 0 {
+		l.vote.Took = at.Sub(t.sent)
+	}
+	ev := core.Event{Kind: core.Unsent, Node: t.lane}
+	if sent {
+		ev.Kind = core.Silent
+	}
+	if a.phase == voting || a.phase == undoing {
+		a.step(at, ev)
+	}
+	if a.phase == voting && errors.Is(err, backend.ErrMismatch) {
+		// Somebody runs these nodes under another configuration: the quorums of
+		// his clients and ours need not share a node.
+		a.apply(append([]core.Effect(nil), a.round.GiveUp()...))
+	}
+}
+
+// raised takes in the outcome of a raise.
+func (a *attempt) raised(t *task, ok bool, at core.Instant) {
+	if a.phase != voting && a.phase != undoing {
+		return
+	}
+	kind := core.RaiseFailed
+	if ok {
+		kind = core.Raised
+	}
+	a.step(at, core.Event{Kind: kind, Node: t.lane})
+}
+
+// step moves the round on and carries out what it wants.
+func (a *attempt) step(at core.Instant, ev core.Event) {
+	effects := append([]core.Effect(nil), a.round.Step(at, ev)...)
+	a.apply(effects)
+}
+
+// giveUp ends the round for reasons of the caller's, unless it is decided. It
+// reports whether it was won.
+func (a *attempt) giveUp() bool {
+	a.mu.Lock()
+	defer a.unlock()
+	if a.phase == voting {
+		a.apply(append([]core.Effect(nil), a.round.GiveUp()...))
+	}
+	return a.phase != undoing
+}
+
+// apply carries out what the round wants, the decision first: what is sent
+// afterwards depends on it.
+func (a *attempt) apply(effects []core.Effect) {
+	if a.phase == voting {
+		switch a.round.Verdict() {
+		case core.Won:
+			a.win()
+			close(a.settled)
+		case core.Lost:
+			a.phase = undoing
+			a.release.until = a.backend.clock.Now().Add(undoFor)
+			close(a.settled)
+		}
+	}
+	for _, e := range effects {
+		switch e.Kind {
+		case core.Raise:
+			a.send(e.Node, node.Op{
+				Kind: node.Raise, Name: a.req.Name, ID: a.id, Stored: e.Stored, Token: e.Token,
+			})
+		case core.Undo:
+			a.send(e.Node, a.releaseOp())
+		}
+	}
+}
+
+func (a *attempt) releaseOp() node.Op {
+	return node.Op{Kind: node.Release, Name: a.req.Name, ID: a.id}
+}
+
+// unlock releases the lock and makes the calls that waited for it.
+func (a *attempt) unlock() {
+	after := a.after
+	a.after = nil
+	a.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// later makes a call once the lock is released.
+func (a *attempt) later(f func()) { a.after = append(a.after, f) }
+
+// votes returns what each node answered so far.
+func (a *attempt) votes() []backend.Vote {
+	votes := make([]backend.Vote, len(a.lanes))
+	for i, l := range a.lanes {
+		votes[i] = l.vote
+		votes[i].Sent = l.touched && !l.freed
+	}
+	return votes
+}
+
+// vote says in the public words what a node answered.
+func vote(name string, t *task, ans node.Answer, at core.Instant) backend.Vote {
+	v := backend.Vote{
+		Node: name, Outcome: backend.OutcomeRefused, Took: at.Sub(t.sent),
+		Holder: ans.Holder, Owner: ans.Owner, Remaining: time.Duration(ans.Remaining) * time.Millisecond, Sent: true,
+	}
+	if ans.Remaining < 0 {
+		v.Remaining = -1
+	}
+	switch ans.Code {
+	case node.Granted, node.Done:
+		v.Outcome = backend.OutcomeGranted
+	case node.WrongType:
+		v.Err = fmt.Errorf("%w: it is no string", backend.ErrForeignKey)
+	case node.Foreign:
+		v.Err = errForeignHolder
+	case node.Broken:
+		v.Err = errBroken
+	case node.Stale:
+		v.Outcome, v.Err = backend.OutcomeFailed, errStale
+	case node.NoGuard:
+		v.Outcome, v.Err = backend.OutcomeFailed, errNoGuard
+	case node.Failed:
+		v.Outcome, v.Err = backend.OutcomeFailed, fmt.Errorf("node: %s", ans.Err)
+	}
+	return v
+}

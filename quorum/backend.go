@@ -1,0 +1,260 @@
+// Package quorum is the backend of redlock over N independent Redis masters: a
+// lease is held while a quorum of them agrees.
+//
+// The package is the concurrent shell around internal/core, which makes all
+// decisions. A peer (peer.go) carries operations to one node in batches; an
+// attempt (attempt.go) is one random id on all nodes, from its first send over
+// the life of its lease (lease.go) to its last release (release.go); acquire.go
+// is the loop of a caller that waits.
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/monotime"
+	"example.com/redlock/internal/node"
+)
+
+// maxAttempts bounds the attempts under way at once; more wait for a place.
+const maxAttempts = 4096
+
+// Backend is a quorum of nodes. Make it with New.
+type Backend struct {
+	cfg   Config
+	keys  node.Keyspace
+	conf  node.Conf
+	peers []*peer
+	clock *monotime.Clock
+	slots chan struct{}
+
+	// ctx ends when the backend is closed, after everything else.
+	ctx    context.Context
+	cancel context.CancelFunc
+	closed atomic.Bool
+
+	mu       sync.Mutex
+	proposer core.Proposer
+	runIDs   map[string]int        // process → index of the peer that it is
+	held     map[*attempt]struct{} // leases to look after
+	watch    *time.Timer           // looks for suspensions while leases are held
+	busy     int                   // operations that have not come to an end
+	idle     chan struct{}         // closed when busy falls to 0, if Close waits
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New returns a backend over nodes, which it then owns. All options are checked
+// here; nothing is sent before the first use.
+func New(nodes []Node, c *Config) (*Backend, error) {
+	cfg, err := c.withDefaults(len(nodes))
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool)
+	for _, n := range nodes {
+		if seen[n.Name()] {
+			return nil, badOption("node %s is given twice", n.Name())
+		}
+		seen[n.Name()] = true
+	}
+	b := &Backend{
+		cfg:    cfg,
+		keys:   node.Keyspace{Namespace: cfg.Namespace, Plain: cfg.PlainKeys},
+		conf:   cfg.conf(nodes),
+		clock:  monotime.New(),
+		slots:  make(chan struct{}, maxAttempts),
+		runIDs: make(map[string]int),
+		held:   make(map[*attempt]struct{}),
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	for i, n := range nodes {
+		p := &peer{index: i, node: n, backend: b}
+		p.met = make(chan struct{})
+		b.peers = append(b.peers, p)
+	}
+	if len(nodes)%2 == 0 {
+		cfg.Logger.Info("redlock: an even number of nodes tolerates no more failures than one node less",
+			"nodes", len(nodes), "quorum", cfg.Quorum)
+	}
+	return b, nil
+}
+
+// CheckName reports whether name can be locked: 1 to 512 bytes that do not
+// begin with the namespace and a colon, which is where the keys of the service
+// itself live.
+func (b *Backend) CheckName(name string) error {
+	switch {
+	case name == "":
+		return badOption("empty name")
+	case len(name) > maxNameBytes:
+		return badOption("name of %d bytes is longer than %d", len(name), maxNameBytes)
+	case strings.HasPrefix(name, b.cfg.Namespace+":"):
+		return badOption("name %q begins with the namespace %q", name, b.cfg.Namespace)
+	}
+	return nil
+}
+
+// Limits says which TTLs can be asked for.
+func (b *Backend) Limits() backend.Limits {
+	return backend.Limits{MinTTL: MinTTL, MaxTTL: b.cfg.MaxTTL}
+}
+
+// Close ends renewals and waits, up to ctx, until every operation under way has
+// been answered or has fallen silent. Then it closes the connections.
+func (b *Backend) Close(ctx context.Context) error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	b.mu.Lock()
+	if b.watch != nil {
+		b.watch.Stop()
+	}
+	held := make([]*attempt, 0, len(b.held))
+	for a := range b.held {
+		held = append(held, a)
+	}
+	b.mu.Unlock()
+	for _, a := range held {
+		a.abandon()
+	}
+	b.mu.Lock()
+	idle := make(chan struct{})
+	b.idle = idle
+	if b.busy == 0 {
+		close(idle)
+		b.idle = nil
+	}
+	b.mu.Unlock()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = fmt.Errorf("redlock: close: operations still under way: %w", ctx.Err())
+	}
+	b.cancel()
+	for _, p := range b.peers {
+		err = errors.Join(err, p.close())
+	}
+	return err
+}
+
+// begun and ended count operations, for Close to wait on.
+func (b *Backend) begun() {
+	b.mu.Lock()
+	b.busy++
+	b.mu.Unlock()
+}
+
+func (b *Backend) ended() {
+	b.mu.Lock()
+	b.busy--
+	if b.busy == 0 && b.idle != nil {
+		close(b.idle)
+		b.idle = nil
+	}
+	b.mu.Unlock()
+}
+
+// identify notes that the peer at index is the process runID. If another peer
+// is that process already, it returns that one: a server counts once.
+func (b *Backend) identify(index int, runID string) *peer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if other, known := b.runIDs[runID]; known && other != index {
+		return b.peers[other]
+	}
+	for id, i := range b.runIDs {
+		if i == index {
+			delete(b.runIDs, id)
+		}
+	}
+	b.runIDs[runID] = index
+	return nil
+}
+
+// propose returns the number for a new attempt to propose as its token.
+func (b *Backend) propose() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.proposer.Next(time.Now().UnixMicro())
+}
+
+// saw notes a number that a node has given out.
+func (b *Backend) saw(n uint64) {
+	b.mu.Lock()
+	b.proposer.Saw(n)
+	b.mu.Unlock()
+}
+
+// hold looks after the lease of a until drop.
+func (b *Backend) hold(a *attempt) {
+	b.mu.Lock()
+	b.held[a] = struct{}{}
+	if b.watch == nil && !b.closed.Load() {
+		b.watch = time.AfterFunc(watchEvery, b.watchSleep)
+	}
+	b.mu.Unlock()
+}
+
+func (b *Backend) drop(a *attempt) {
+	b.mu.Lock()
+	delete(b.held, a)
+	b.mu.Unlock()
+}
+
+// watchEvery is how often a process that holds leases looks whether the machine
+// was suspended.
+const watchEvery = time.Second
+
+// watchSleep looks for a suspension, during which timers stood still while the
+// nodes' clocks went on, and has every lease look at its end again.
+func (b *Backend) watchSleep() {
+	slept := b.clock.Check()
+	b.mu.Lock()
+	var held []*attempt
+	if slept > 0 {
+		for a := range b.held {
+			held = append(held, a)
+		}
+	}
+	if len(b.held) > 0 && !b.closed.Load() {
+		b.watch.Reset(watchEvery)
+	} else {
+		b.watch = nil
+	}
+	b.mu.Unlock()
+	if slept > 0 {
+		b.cfg.Logger.Warn("redlock: the machine was suspended", "for", slept)
+		b.emit(backend.Event{Kind: backend.EventSuspended, Took: slept})
+	}
+	for _, a := range held {
+		a.checkEnd()
+	}
+}
+
+func (b *Backend) emit(e backend.Event) {
+	if b.cfg.Observer != nil {
+		b.cfg.Observer(e)
+	}
+}
+
+// newID returns a fresh attempt id: 128 random bits, as 32 hexadecimal digits.
+func newID() string {
+	var raw [16]byte
+	_, _ = rand.Read(raw[:]) // never fails (crypto/rand since Go 1.24)
+	return hex.EncodeToString(raw[:])
+}
+
+// random returns a random number for jitter.
+func random() uint64 { return mathrand.Uint64() }

@@ -1,0 +1,236 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+const (
+	// greetLimit bounds one greeting: dialling, a TLS handshake, one script.
+	greetLimit = 2 * time.Second
+	// greetPause and maxGreetPause space greetings of a node that is down.
+	greetPause    = 10 * time.Millisecond
+	maxGreetPause = 250 * time.Millisecond
+	// refusalPause spaces greetings of a node that we do not accept.
+	refusalPause = time.Second
+	// minVersion is the first with PEXPIRE … GT.
+	minVersion = 7
+)
+
+// greeting is what a peer knows from introducing itself to its node.
+type greeting struct {
+	// ready: the node has taken our configuration and shows guard.
+	ready bool
+	guard string
+	runID string
+	// underWay: a greeting is running. None begins before greetAfter.
+	underWay   bool
+	greetAfter core.Instant
+	failures   int
+	// refusal is why the node's vote is not accepted; lastErr is why it could
+	// not be reached.
+	refusal, lastErr error
+	// met is closed when the first greeting has ended.
+	met    chan struct{}
+	isMet  bool
+	isDown bool // reported as down, and not as up since
+	// events wait for the lock to be released.
+	events []backend.Event
+}
+
+// startGreeting begins a greeting if none is under way and it is time. It
+// reports whether sending has to wait for one.
+func (p *peer) startGreeting(now core.Instant) bool {
+	switch {
+	case p.underWay:
+	case now >= p.greetAfter:
+		p.underWay = true
+		p.stalled = now
+		go p.greet()
+	case p.kicker == nil:
+		p.kicker = time.AfterFunc(p.greetAfter.Sub(now), p.kickLater)
+	}
+	return p.refusal == nil
+}
+
+// kickLater is what the kicker runs.
+func (p *peer) kickLater() {
+	p.mu.Lock()
+	defer p.unlock()
+	p.kicker = nil
+	p.kick(p.backend.clock.Now())
+}
+
+// greet introduces us to the node and takes in its answer.
+func (p *peer) greet() {
+	ctx, cancel := context.WithTimeout(p.backend.ctx, greetLimit)
+	defer cancel()
+	sent := p.backend.clock.Now()
+	reply, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf})
+	p.mu.Lock()
+	now := p.backend.clock.Now()
+	p.underWay, p.silent, p.stalled = false, false, 0
+	if p.kicker != nil {
+		p.kicker.Stop() // it waited for the next greeting
+		p.kicker = nil
+	}
+	var hopeless []*task
+	if err == nil {
+		p.clock.Observe(sent, reply.Time)
+		err = p.judge(reply)
+	}
+	if err != nil {
+		p.putOff(now, err)
+		hopeless = p.dropGuarded()
+	} else {
+		p.welcome(reply)
+	}
+	if !p.isMet {
+		p.isMet = true
+		close(p.met)
+	}
+	p.kick(now)
+	p.unlock()
+	for _, t := range hopeless {
+		t.sink.fail(t, err, false, now)
+	}
+}
+
+// judge returns why the node's vote cannot be accepted.
+func (p *peer) judge(r node.HelloReply) error {
+	unfit := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", backend.ErrUnfit, fmt.Sprintf(format, args...))
+	}
+	major, _, _ := strings.Cut(r.Version, ".")
+	if v, err := strconv.Atoi(major); err != nil || v < minVersion {
+		return unfit("server version %q is below %d", r.Version, minVersion)
+	}
+	switch {
+	case r.Mode != "standalone":
+		return unfit("server runs in %s mode", r.Mode)
+	case r.Role != "master":
+		return unfit("server is a replica")
+	case r.MaxMemory > 0 && r.MaxMemoryPolicy != "noeviction":
+		return unfit("server may evict leases: maxmemory-policy is %s", r.MaxMemoryPolicy)
+	case r.Standing == node.StandingMismatch:
+		return p.mismatch(r.Guard)
+	}
+	if other := p.backend.identify(p.index, r.RunID); other != nil {
+		return unfit("it is the same server as %s", other.node.Name())
+	}
+	return nil
+}
+
+func (p *peer) mismatch(guard string) error {
+	_, stored := node.SplitGuard(guard)
+	conf, err := node.ParseConf(stored)
+	if err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrMismatch, err)
+	}
+	return fmt.Errorf("%w: %s", backend.ErrMismatch, strings.Join(p.backend.conf.Diff(conf), ", "))
+}
+
+// welcome accepts the node.
+func (p *peer) welcome(r node.HelloReply) {
+	p.ready, p.guard, p.runID = true, r.Guard, r.RunID
+	p.failures, p.refusal, p.lastErr, p.greetAfter = 0, nil, nil, 0
+	if r.Standing == node.StandingAdopted {
+		before, _ := node.SplitGuard(r.Previous)
+		p.backend.cfg.Logger.Warn("redlock: node is another process than before; leases it held may be forgotten",
+			"node", p.node.Name(), "before", before, "now", r.RunID)
+		p.event(backend.EventNodeAdopted, nil)
+	}
+	if p.isDown {
+		p.isDown = false
+		p.backend.cfg.Logger.Info("redlock: node answers again", "node", p.node.Name())
+		p.event(backend.EventNodeUp, nil)
+	}
+}
+
+// putOff notes why the node does not vote, and when to greet it again.
+func (p *peer) putOff(now core.Instant, err error) {
+	err = p.asRefusal(err)
+	if !errors.Is(err, backend.ErrUnfit) && !errors.Is(err, backend.ErrMismatch) {
+		p.refusal = nil
+		p.noteDown(err)
+		pause := min(greetPause<<min(p.failures, 10), maxGreetPause)
+		p.failures++
+		p.greetAfter = now.Add(pause)
+		return
+	}
+	if p.refusal == nil || p.refusal.Error() != err.Error() {
+		p.backend.cfg.Logger.Warn("redlock: node does not vote", "node", p.node.Name(), "reason", err)
+		p.event(backend.EventNodeRefused, err)
+	}
+	p.refusal, p.lastErr = err, nil
+	p.greetAfter = now.Add(refusalPause)
+}
+
+// asRefusal turns a node's denial into the sentinels for it.
+func (p *peer) asRefusal(err error) error {
+	var c *node.CallError
+	if errors.As(err, &c) && c.Denied {
+		return fmt.Errorf("%w: %w: %w", backend.ErrUnfit, backend.ErrNotPermitted, err)
+	}
+	return err
+}
+
+// noteDown notes that the node could not be reached or did not answer.
+func (p *peer) noteDown(err error) {
+	p.lastErr = err
+	if p.isDown || p.backend.closed.Load() {
+		return
+	}
+	p.isDown = true
+	p.backend.cfg.Logger.Warn("redlock: node does not answer", "node", p.node.Name(), "err", err)
+	p.event(backend.EventNodeDown, err)
+}
+
+// dropGuarded empties the queue of what a node without standing cannot do.
+func (p *peer) dropGuarded() []*task {
+	var dropped []*task
+	rest := p.queue[:0]
+	for _, t := range p.queue {
+		if t.guarded() {
+			t.settled = true
+			dropped = append(dropped, t)
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	clear(p.queue[len(rest):])
+	p.queue = rest
+	return dropped
+}
+
+// event reports something about the node once the lock is released.
+func (p *peer) event(kind backend.EventKind, err error) {
+	p.events = append(p.events, backend.Event{Kind: kind, Node: p.node.Name(), Err: err})
+}
+
+// unlock releases the lock and reports what happened under it.
+func (p *peer) unlock() {
+	events := p.events
+	p.events = nil
+	p.mu.Unlock()
+	for _, e := range events {
+		p.backend.emit(e)
+	}
+}
+
+// introduce greets the node if that was never done.
+func (p *peer) introduce() {
+	p.mu.Lock()
+	defer p.unlock()
+	if !p.isMet && !p.underWay {
+		p.startGreeting(p.backend.clock.Now())
+	}
+}

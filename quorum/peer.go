@@ -1,0 +1,393 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+const (
+	// maxBatch is the weight of a call: 64 operations, or more extensions,
+	// which cost a node less.
+	maxBatch     = 256
+	fullWeight   = 4
+	extendWeight = 1
+	// maxInFlight bounds the calls under way on one node. One is enough while
+	// the node is near: the next call is the batch that gathered meanwhile.
+	maxInFlight = 16
+	// spacing is how long a call is under way before another one may follow it.
+	spacing = time.Millisecond
+	// giveUpAfter is how long after its last operation fell silent a call is
+	// abandoned and the node greeted anew.
+	giveUpAfter = time.Second
+	// undoFor is how long operations that free are kept for a node that cannot
+	// be reached.
+	undoFor = 2 * time.Second
+)
+
+var (
+	errSilent = errors.New("node does not answer")
+	errClosed = errors.New("connection closed")
+)
+
+// peer is one node as the backend sees it: a queue of operations, the batches
+// under way, and what is known of the node. All its goroutines are calls under
+// way; idle, it has none.
+type peer struct {
+	index   int
+	node    Node
+	backend *Backend
+
+	mu       sync.Mutex
+	queue    []*task
+	inFlight int
+	lastSent core.Instant
+	// stalled is since when nothing has come back although something should
+	// have: a call that fell silent, or a greeting under way. Zero if all is well.
+	stalled core.Instant
+	silent  bool // a call in flight has fallen silent
+	shut    bool // closed for good
+	kicker  *time.Timer
+	sweeper *time.Timer
+	clock   core.NodeClock
+	greeting
+}
+
+// submit queues t. An error means that it was not taken, and that nothing will
+// be heard of it.
+func (p *peer) submit(t *task) error {
+	p.mu.Lock()
+	defer p.unlock()
+	now := p.backend.clock.Now()
+	if p.shut || (t.guarded() && p.backend.closed.Load()) {
+		return errClosed
+	}
+	if t.guarded() {
+		if err := p.unavailable(now, t.timeout); err != nil {
+			return err
+		}
+	}
+	t.queued = now
+	p.queue = append(p.queue, t)
+	p.kick(now)
+	return nil
+}
+
+// unavailable returns why a guarded operation has no chance now.
+func (p *peer) unavailable(now core.Instant, timeout time.Duration) error {
+	switch {
+	case p.refusal != nil && now < p.greetAfter:
+		return p.refusal
+	case p.lastErr != nil && now < p.greetAfter:
+		return p.lastErr
+	case p.stalled != 0 && now.Sub(p.stalled) > timeout:
+		if p.lastErr != nil {
+			return p.lastErr
+		}
+		return errSilent
+	}
+	return nil
+}
+
+// kick starts a call, or a greeting, if something is queued and the time is
+// right; else it sees to it that it happens later.
+func (p *peer) kick(now core.Instant) {
+	if len(p.queue) == 0 {
+		return
+	}
+	if p.stalled != 0 || !p.ready {
+		p.armSweeper()
+	}
+	if !p.ready && p.startGreeting(now) {
+		return
+	}
+	if !p.hasSendable() {
+		return
+	}
+	switch {
+	case p.inFlight == 0, p.inFlight < maxInFlight && now.Sub(p.lastSent) >= spacing:
+		p.inFlight++
+		p.lastSent = now
+		go p.call()
+	case p.inFlight < maxInFlight && p.kicker == nil:
+		p.kicker = time.AfterFunc(spacing, p.kickLater)
+	}
+}
+
+// sendable reports whether t may be sent in the present state of the node. What
+// frees may go to a silent node, behind what took; what takes may not.
+func (p *peer) sendable(t *task) bool {
+	if t.guarded() {
+		return p.ready && !p.silent
+	}
+	return p.ready || p.refusal != nil
+}
+
+func (p *peer) hasSendable() bool {
+	for _, t := range p.queue {
+		if p.sendable(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBatch removes what one call can carry from the queue.
+func (p *peer) takeBatch() []*task {
+	var batch []*task
+	rest := p.queue[:0]
+	weight := 0
+	for _, t := range p.queue {
+		w := fullWeight
+		if t.op.Kind == node.Extend {
+			w = extendWeight
+		}
+		if !p.sendable(t) || weight+w > maxBatch {
+			rest = append(rest, t)
+			continue
+		}
+		weight += w
+		batch = append(batch, t)
+	}
+	clear(p.queue[len(rest):])
+	p.queue = rest
+	return batch
+}
+
+// flight is a call under way.
+type flight struct {
+	tasks []*task
+	timer *time.Timer
+	done  bool
+}
+
+// call carries one batch to the node and back. inFlight counts it already.
+func (p *peer) call() {
+	p.mu.Lock()
+	batch := p.takeBatch()
+	guard := p.guard
+	p.mu.Unlock()
+
+	wanted := batch[:0]
+	for _, t := range batch {
+		if t.sink.depart(t) {
+			wanted = append(wanted, t)
+		}
+	}
+	if len(wanted) == 0 {
+		p.land(&flight{}, nil, nil)
+		return
+	}
+	f := &flight{tasks: wanted}
+	limit := p.launch(f)
+	ctx, cancel := context.WithTimeout(p.backend.ctx, limit)
+	defer cancel()
+	reply, err := p.node.Call(ctx, p.request(guard, f.tasks))
+	p.land(f, reply, err)
+}
+
+// launch stamps the tasks of f with the time of the send, starts the clock of
+// their silence, and returns how long the call may take.
+func (p *peer) launch(f *flight) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.backend.clock.Now()
+	shortest, longest := f.tasks[0].timeout, f.tasks[0].timeout
+	for _, t := range f.tasks {
+		t.sent = now
+		if latest := p.clock.Latest(now.Add(t.timeout)); latest != 0 && t.op.Kind == node.Acquire {
+			t.op.NotAfter = latest
+		}
+		shortest, longest = min(shortest, t.timeout), max(longest, t.timeout)
+	}
+	f.timer = time.AfterFunc(shortest, func() { p.fallSilent(f) })
+	return longest + giveUpAfter
+}
+
+func (p *peer) request(guard string, tasks []*task) *node.Call {
+	ops := make([]node.Op, len(tasks))
+	for i, t := range tasks {
+		ops[i] = t.op
+	}
+	return &node.Call{
+		Keys: p.backend.keys, Guard: guard, MaxTTL: p.backend.conf.MaxTTL, Ops: ops,
+	}
+}
+
+// fallSilent tells the tasks of f whose time is up that the node is silent.
+func (p *peer) fallSilent(f *flight) {
+	p.mu.Lock()
+	if f.done {
+		p.mu.Unlock()
+		return
+	}
+	now := p.backend.clock.Now()
+	var quiet []*task
+	next := time.Duration(0)
+	for _, t := range f.tasks {
+		if t.settled {
+			continue
+		}
+		if left := t.sent.Add(t.timeout).Sub(now); left > 0 {
+			if next == 0 || left < next {
+				next = left
+			}
+			continue
+		}
+		t.settled = true
+		quiet = append(quiet, t)
+	}
+	if next > 0 {
+		f.timer.Reset(next)
+	}
+	if len(quiet) > 0 {
+		p.silent = true
+		if p.stalled == 0 {
+			p.stalled = now
+		}
+		p.kick(now)
+	}
+	p.mu.Unlock()
+	for _, t := range quiet {
+		t.sink.fail(t, nil, true, now)
+	}
+}
+
+// fate is what the end of a call means for one of its tasks.
+type fate uint8
+
+const (
+	toTell  fate = iota // the task hears of it
+	settled             // it has heard of a silence; an answer is still news
+	again               // it is sent once more
+)
+
+// land takes in the end of a call and starts the next before it tells the
+// tasks, so that the node works while we do.
+func (p *peer) land(f *flight, reply *node.Reply, err error) {
+	now := p.backend.clock.Now()
+	p.mu.Lock()
+	f.done = true
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	p.inFlight--
+	if reply != nil {
+		p.silent, p.stalled = false, 0
+		p.clock.Observe(f.tasks[0].sent, reply.Time)
+	}
+	if err != nil {
+		p.lose(err)
+	}
+	fates := p.fates(f.tasks, reply)
+	p.kick(now)
+	p.unlock()
+	for i, t := range f.tasks {
+		switch {
+		case fates[i] == again:
+		case reply != nil:
+			t.sink.answer(t, reply.Answers[i], now)
+		case fates[i] == toTell:
+			t.sink.fail(t, err, wasSent(err), now)
+		}
+	}
+}
+
+// fates settles the tasks of a call. Those that the node refused because it
+// does not show the guard we expect are queued once more, ahead of all others,
+// for the time after a new greeting.
+func (p *peer) fates(tasks []*task, reply *node.Reply) []fate {
+	fates := make([]fate, len(tasks))
+	var strangers []*task
+	for i, t := range tasks {
+		unknown := reply != nil && reply.Answers[i].Code == node.NoGuard
+		p.ready = p.ready && !unknown
+		switch {
+		case t.settled:
+			fates[i] = settled
+		case unknown && !t.regreeted:
+			fates[i] = again
+			t.regreeted = true
+			strangers = append(strangers, t)
+			continue
+		}
+		t.settled = true
+	}
+	if len(strangers) > 0 {
+		p.queue = append(strangers, p.queue...)
+	}
+	return fates
+}
+
+// wasSent reports whether a call that failed may have reached the node.
+func wasSent(err error) bool {
+	var c *node.CallError
+	return !errors.As(err, &c) || c.Sent
+}
+
+// lose notes that a call failed: the connection is gone, or the server refuses.
+// Before the next operation that takes, the node is greeted again.
+func (p *peer) lose(err error) {
+	p.silent, p.stalled = false, 0
+	p.ready = false
+	p.noteDown(err)
+}
+
+// armSweeper makes sweep run, while something waits for a node that stalls.
+func (p *peer) armSweeper() {
+	if p.sweeper == nil {
+		p.sweeper = time.AfterFunc(minNodeTimeout/2, p.sweep)
+	}
+}
+
+// sweep tells tasks that have waited too long for a node that stalls that it
+// is of no use. Those that take are dropped; those that free are kept on.
+func (p *peer) sweep() {
+	p.mu.Lock()
+	p.sweeper = nil
+	now := p.backend.clock.Now()
+	var quiet []*task
+	if p.stalled != 0 || !p.ready {
+		rest := p.queue[:0]
+		for _, t := range p.queue {
+			waited := now.Sub(max(p.stalled, t.queued))
+			keep := waited < t.timeout || (!t.guarded() && waited < undoFor)
+			if waited >= t.timeout && !t.settled {
+				t.settled = true
+				quiet = append(quiet, t)
+			}
+			if keep {
+				rest = append(rest, t)
+			}
+		}
+		clear(p.queue[len(rest):])
+		p.queue = rest
+		p.kick(now)
+	}
+	err := p.lastErr
+	p.mu.Unlock()
+	if err == nil {
+		err = errSilent
+	}
+	for _, t := range quiet {
+		t.sink.fail(t, err, false, now)
+	}
+}
+
+// close keeps the peer from ever waking up again, and closes the node.
+func (p *peer) close() error {
+	p.mu.Lock()
+	defer p.unlock()
+	for _, t := range []*time.Timer{p.kicker, p.sweeper} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	p.shut = true
+	p.queue = nil
+	return p.node.Close()
+}

@@ -1,0 +1,218 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+// release is the part of an attempt that gives back what it took. All of it is
+// guarded by the attempt's lock.
+type release struct {
+	// until bounds the repetition of releases that the way to a node swallowed.
+	until core.Instant
+	since core.Instant
+	// done is closed when Release knows its result.
+	done   chan struct{}
+	result error
+	// tally has what each node made of the release.
+	tally []tally
+	// wantIdle is closed once nothing is under way at any node.
+	wantIdle chan struct{}
+}
+
+type tally uint8
+
+const (
+	owing       tally = iota // no answer yet
+	confirmed                // the node does not have our key
+	vanished                 // and it should have had it
+	unconfirmed              // silence or an error
+)
+
+// retryRelease is how long to pause before a release is repeated that met an
+// error on its way.
+const retryRelease = 50 * time.Millisecond
+
+// Release implements backend.Lease. It does not look at ctx: it takes no longer
+// than a node's timeout in any case, and a caller that is being cancelled wants
+// its lock given back all the same.
+func (a *attempt) Release(context.Context) error {
+	a.backend.clock.Check()
+	a.mu.Lock()
+	a.checkHeld()
+	switch a.phase {
+	case holding:
+		a.beginRelease()
+	case ended:
+		// What is left of a lost lease is given back for the others' sake. There
+		// is nothing in the answer that the caller could use.
+		a.phase = releasing
+		a.release.done = make(chan struct{})
+		a.result = a.lostErr
+		close(a.release.done)
+		a.sendReleases()
+	case moved:
+		a.unlock()
+		return nil
+	}
+	done := a.release.done
+	a.unlock()
+	<-done
+	return a.result
+}
+
+func (a *attempt) beginRelease() {
+	a.phase = releasing
+	a.stop()
+	a.tellExtenders(a.goneErr())
+	a.release.since = a.backend.clock.Now()
+	a.release.done = make(chan struct{})
+	a.release.tally = make([]tally, len(a.lanes))
+	a.sendReleases()
+}
+
+// sendReleases has every node that may have our key delete it. An extension
+// that is still under way goes first: a release never overtakes it.
+func (a *attempt) sendReleases() {
+	a.release.until = a.backend.clock.Now().Add(undoFor)
+	for i := range a.lanes {
+		l := &a.lanes[i]
+		if l.touched || l.task != nil {
+			l.next = nil
+			a.send(i, a.releaseOp())
+		} else {
+			a.count(i, confirmed)
+		}
+	}
+}
+
+// freed takes in a node's answer to a release.
+func (a *attempt) freed(t *task, ans node.Answer) {
+	l := &a.lanes[t.lane]
+	switch ans.Code {
+	case node.Failed:
+		a.notFreed(t, fmt.Errorf("node: %s", ans.Err), true)
+		return
+	case node.Done:
+		a.count(t.lane, confirmed)
+	default:
+		if a.phase == releasing && a.holding.Held(t.lane) {
+			a.count(t.lane, vanished)
+		} else {
+			a.count(t.lane, confirmed)
+		}
+	}
+	l.freed = true
+}
+
+// notFreed takes in that a release was not confirmed. One that an error stopped
+// is repeated for a while; one that met silence has been written and needs no
+// second.
+func (a *attempt) notFreed(t *task, err error, again bool) {
+	l := &a.lanes[t.lane]
+	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
+	if err != nil {
+		l.vote.Outcome = backend.OutcomeFailed
+	}
+	a.count(t.lane, unconfirmed)
+	if err == nil || !again || errors.Is(err, errSilent) || a.backend.closed.Load() ||
+		a.backend.clock.Now().Add(retryRelease) >= a.release.until {
+		return
+	}
+	time.AfterFunc(retryRelease, func() {
+		a.mu.Lock()
+		defer a.unlock()
+		if !a.lanes[t.lane].freed && !a.backend.closed.Load() {
+			a.send(t.lane, a.releaseOp())
+		}
+	})
+}
+
+// count notes what a node made of the release and settles it when it can be.
+func (a *attempt) count(i int, what tally) {
+	if a.release.tally == nil || a.result != nil || a.release.tally[i] == confirmed {
+		return
+	}
+	a.release.tally[i] = what
+	var free, gone, open int
+	for _, have := range a.release.tally {
+		switch have {
+		case confirmed:
+			free++
+		case vanished:
+			free++
+			gone++
+		case owing:
+			open++
+		}
+	}
+	quorum := a.backend.cfg.Quorum
+	switch {
+	case gone > 0 && a.holding.HeldCount()-gone < quorum:
+		a.settleRelease(&backend.QuorumError{
+			Op: "release", Name: a.req.Name, Need: quorum, Votes: a.votes(),
+			Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, errForgotten)},
+		})
+	case free >= quorum:
+		a.settleRelease(nil)
+	case open == 0:
+		a.settleRelease(&backend.QuorumError{
+			Op: "release", Name: a.req.Name, Need: quorum, Votes: a.votes(),
+			Reasons: []error{backend.ErrNoQuorum},
+		})
+	}
+}
+
+func (a *attempt) settleRelease(err error) {
+	select {
+	case <-a.release.done:
+		return
+	default:
+	}
+	a.result = err
+	close(a.release.done)
+	event := backend.Event{
+		Kind: backend.EventReleased, Name: a.req.Name, Token: a.token, Err: err,
+		Took: a.backend.clock.Now().Sub(a.release.since),
+	}
+	a.later(func() { a.backend.emit(event) })
+}
+
+// Handle implements backend.Lease.
+func (a *attempt) Handle() (string, error) {
+	a.backend.clock.Check()
+	a.mu.Lock()
+	if err := a.checkHeld(); err != nil {
+		a.unlock()
+		return "", err
+	}
+	a.phase = moved
+	a.stop()
+	a.tellExtenders(a.goneErr())
+	idle := make(chan struct{})
+	a.wantIdle = idle
+	a.tellIdle()
+	a.unlock()
+	<-idle // an extension that is under way must not meet the next owner
+	return backend.Handle{Name: a.req.Name, ID: a.id, Token: uint64(a.token)}.Encode()
+}
+
+// tellIdle tells Handle when nothing is under way any more.
+func (a *attempt) tellIdle() {
+	if a.wantIdle == nil {
+		return
+	}
+	for i := range a.lanes {
+		if a.lanes[i].task != nil || a.lanes[i].next != nil {
+			return
+		}
+	}
+	close(a.wantIdle)
+	a.wantIdle = nil
+}
