@@ -38,6 +38,8 @@ const (
 	OutcomeSilent Outcome = "silent"
 	// OutcomeFailed: the node, or the way to it, answered with an error.
 	OutcomeFailed Outcome = "failed"
+	// OutcomeOpen: the matter was decided before the node's answer was in.
+	OutcomeOpen Outcome = "no answer yet"
 	// OutcomeUnasked: nothing was sent.
 	OutcomeUnasked Outcome = "not asked"
 )

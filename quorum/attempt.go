@@ -335,6 +335,9 @@ func (a *attempt) votes() []backend.Vote {
 	votes := make([]backend.Vote, len(a.lanes))
 	for i, l := range a.lanes {
 		votes[i] = l.vote
+		if l.touched && l.vote.Outcome == backend.OutcomeUnasked {
+			votes[i].Outcome = backend.OutcomeOpen
+		}
 		votes[i].Sent = l.touched && !l.freed
 	}
 	return votes

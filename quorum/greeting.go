@@ -194,20 +194,15 @@ func (p *peer) noteDown(err error) {
 	p.event(backend.EventNodeDown, err)
 }
 
-// dropGuarded empties the queue of what a node without standing cannot do.
+// dropGuarded empties the queue of what a node without standing cannot do, and
+// returns it.
 func (p *peer) dropGuarded() []*task {
 	var dropped []*task
-	rest := p.queue[:0]
-	for _, t := range p.queue {
-		if t.guarded() {
-			t.settled = true
-			dropped = append(dropped, t)
-		} else {
-			rest = append(rest, t)
-		}
-	}
-	clear(p.queue[len(rest):])
-	p.queue = rest
+	p.takes.remove(func(t *task) bool {
+		t.settled = true
+		dropped = append(dropped, t)
+		return true
+	})
 	return dropped
 }
 

@@ -11,15 +11,11 @@ import (
 )
 
 const (
-	// maxBatch is the weight of a call: 64 operations, or more extensions,
-	// which cost a node less.
-	maxBatch     = 256
-	fullWeight   = 4
-	extendWeight = 1
-	// maxInFlight bounds the calls under way on one node. One is enough while
-	// the node is near: the next call is the batch that gathered meanwhile.
+	// maxInFlight bounds the calls under way on one node. While the node is near
+	// there is one: the next call is the batch that gathered meanwhile.
 	maxInFlight = 16
-	// spacing is how long a call is under way before another one may follow it.
+	// spacing is how long a call to a distant node is under way before another
+	// one may follow it.
 	spacing = time.Millisecond
 	// giveUpAfter is how long after its last operation fell silent a call is
 	// abandoned and the node greeted anew.
@@ -42,18 +38,20 @@ type peer struct {
 	node    Node
 	backend *Backend
 
-	mu       sync.Mutex
-	queue    []*task
-	inFlight int
-	lastSent core.Instant
+	mu sync.Mutex
+	// takes waits to be sent with the guard; frees needs none and goes first.
+	takes, frees queue
+	inFlight     int
+	lastSent     core.Instant
 	// stalled is since when nothing has come back although something should
 	// have: a call that fell silent, or a greeting under way. Zero if all is well.
-	stalled core.Instant
-	silent  bool // a call in flight has fallen silent
-	shut    bool // closed for good
-	kicker  *time.Timer
-	sweeper *time.Timer
-	clock   core.NodeClock
+	stalled  core.Instant
+	silent   bool // a call in flight has fallen silent
+	shut     bool // closed for good
+	kicker   *time.Timer
+	sweeper  *time.Timer
+	clock    core.NodeClock
+	distance core.Distance
 	greeting
 }
 
@@ -72,7 +70,11 @@ func (p *peer) submit(t *task) error {
 		}
 	}
 	t.queued = now
-	p.queue = append(p.queue, t)
+	if t.guarded() {
+		p.takes.push(t)
+	} else {
+		p.frees.push(t)
+	}
 	p.kick(now)
 	return nil
 }
@@ -96,7 +98,7 @@ func (p *peer) unavailable(now core.Instant, timeout time.Duration) error {
 // kick starts a call, or a greeting, if something is queued and the time is
 // right; else it sees to it that it happens later.
 func (p *peer) kick(now core.Instant) {
-	if len(p.queue) == 0 {
+	if p.takes.empty() && p.frees.empty() {
 		return
 	}
 	if p.stalled != 0 || !p.ready {
@@ -105,56 +107,44 @@ func (p *peer) kick(now core.Instant) {
 	if !p.ready && p.startGreeting(now) {
 		return
 	}
-	if !p.hasSendable() {
+	if !p.maySend() {
 		return
 	}
+	limit := maxInFlight
+	if !p.silent { // behind a silent call only what frees is sent, and that has to leave
+		limit = p.distance.Calls(spacing, maxInFlight)
+	}
 	switch {
-	case p.inFlight == 0, p.inFlight < maxInFlight && now.Sub(p.lastSent) >= spacing:
+	case p.inFlight == 0, p.inFlight < limit && now.Sub(p.lastSent) >= spacing:
 		p.inFlight++
 		p.lastSent = now
 		go p.call()
-	case p.inFlight < maxInFlight && p.kicker == nil:
+	case p.inFlight < limit && p.kicker == nil:
 		p.kicker = time.AfterFunc(spacing, p.kickLater)
 	}
 }
 
-// sendable reports whether t may be sent in the present state of the node. What
-// frees may go to a silent node, behind what took; what takes may not.
-func (p *peer) sendable(t *task) bool {
-	if t.guarded() {
-		return p.ready && !p.silent
-	}
-	return p.ready || p.refusal != nil
+// maySend reports whether anything queued may be sent in the present state of
+// the node.
+func (p *peer) maySend() bool {
+	return (p.mayTake() && !p.takes.empty()) || (p.mayFree() && !p.frees.empty())
 }
 
-func (p *peer) hasSendable() bool {
-	for _, t := range p.queue {
-		if p.sendable(t) {
-			return true
-		}
-	}
-	return false
-}
+// What frees may go to a silent node, behind what took, and to one that we do
+// not accept; what takes may not.
+func (p *peer) mayTake() bool { return p.ready && !p.silent }
+func (p *peer) mayFree() bool { return p.ready || p.refusal != nil }
 
-// takeBatch removes what one call can carry from the queue.
+// takeBatch removes what one call can carry from the queues.
 func (p *peer) takeBatch() []*task {
 	var batch []*task
-	rest := p.queue[:0]
 	weight := 0
-	for _, t := range p.queue {
-		w := fullWeight
-		if t.op.Kind == node.Extend {
-			w = extendWeight
-		}
-		if !p.sendable(t) || weight+w > maxBatch {
-			rest = append(rest, t)
-			continue
-		}
-		weight += w
-		batch = append(batch, t)
+	if p.mayFree() {
+		batch, weight = p.frees.take(batch, weight)
 	}
-	clear(p.queue[len(rest):])
-	p.queue = rest
+	if p.mayTake() {
+		batch, _ = p.takes.take(batch, weight)
+	}
 	return batch
 }
 
@@ -279,6 +269,7 @@ func (p *peer) land(f *flight, reply *node.Reply, err error) {
 	if reply != nil {
 		p.silent, p.stalled = false, 0
 		p.clock.Observe(f.tasks[0].sent, reply.Time)
+		p.distance.Took(now, now.Sub(f.tasks[0].sent))
 	}
 	if err != nil {
 		p.lose(err)
@@ -317,9 +308,7 @@ func (p *peer) fates(tasks []*task, reply *node.Reply) []fate {
 		}
 		t.settled = true
 	}
-	if len(strangers) > 0 {
-		p.queue = append(strangers, p.queue...)
-	}
+	p.takes.unshift(strangers)
 	return fates
 }
 
@@ -351,21 +340,17 @@ func (p *peer) sweep() {
 	p.sweeper = nil
 	now := p.backend.clock.Now()
 	var quiet []*task
-	if p.stalled != 0 || !p.ready {
-		rest := p.queue[:0]
-		for _, t := range p.queue {
-			waited := now.Sub(max(p.stalled, t.queued))
-			keep := waited < t.timeout || (!t.guarded() && waited < undoFor)
-			if waited >= t.timeout && !t.settled {
-				t.settled = true
-				quiet = append(quiet, t)
-			}
-			if keep {
-				rest = append(rest, t)
-			}
+	waitedTooLong := func(t *task) bool {
+		waited := now.Sub(max(p.stalled, t.queued))
+		if waited >= t.timeout && !t.settled {
+			t.settled = true
+			quiet = append(quiet, t)
 		}
-		clear(p.queue[len(rest):])
-		p.queue = rest
+		return waited >= t.timeout && (t.guarded() || waited >= undoFor)
+	}
+	if p.stalled != 0 || !p.ready {
+		p.takes.remove(waitedTooLong)
+		p.frees.remove(waitedTooLong)
 		p.kick(now)
 	}
 	err := p.lastErr
@@ -388,6 +373,6 @@ func (p *peer) close() error {
 		}
 	}
 	p.shut = true
-	p.queue = nil
+	p.takes, p.frees = queue{}, queue{}
 	return p.node.Close()
 }

@@ -1,0 +1,254 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"example.com/redlock/backend"
+)
+
+// resume runs b.Resume and watches Lost.
+func (f *fixture) resume(b backend.Backend, handle string) (*holder, error) {
+	return f.watch(f.request(f.lasting()), func(r backend.Request) (backend.Lease, error) {
+		return b.Resume(f.Context(), handle, r)
+	})
+}
+
+func resumeOnce(f *fixture) {
+	a, b := f.client(), f.client()
+	h := f.must(a, f.request(f.lasting()))
+	handle, err := h.Handle()
+	if err != nil {
+		f.Fatalf("Handle: %v", err)
+	}
+	if name, err := backend.HandleName(handle); err != nil || name != f.name {
+		f.Errorf("HandleName of the handle is %q, %v, want %q", name, err, f.name)
+	}
+	if err := h.Extend(f.Context()); err == nil {
+		f.Error("Extend after Handle returned nil")
+	}
+	f.wantHeld(b)
+	resumed, err := f.resume(b, handle)
+	if err != nil {
+		f.Fatalf("Resume: %v", err)
+	}
+	if resumed.Token() <= h.Token() {
+		f.Errorf("the resumed lease has token %d, the one before had %d", resumed.Token(), h.Token())
+	}
+	for _, client := range []backend.Backend{a, b} {
+		_, err := f.resume(client, handle)
+		f.wantErr("the second Resume", err, backend.ErrLost)
+	}
+	f.wantHeld(a)
+	if err := resumed.Extend(f.Context()); err != nil {
+		f.Errorf("Extend of the resumed lease: %v", err)
+	}
+	f.mustRelease(resumed)
+	f.mustRelease(f.must(a, f.try()))
+	f.wantQuiet(h)
+}
+
+func resumeTooLate(f *fixture) {
+	a, b := f.client(), f.client()
+	h := f.must(a, f.request(f.fleeting()))
+	handle, err := h.Handle()
+	if err != nil {
+		f.Fatalf("Handle: %v", err)
+	}
+	// Renewal has ended, so the rival gets the name without anybody's help.
+	rival := f.must(b, f.request(f.lasting()))
+	_, err = f.resume(a, handle)
+	f.wantErr("Resume while a successor holds the name", err, backend.ErrLost)
+	f.wantHeld(a)
+	f.mustRelease(rival)
+	_, err = f.resume(a, handle)
+	f.wantErr("Resume of a lease that has ended", err, backend.ErrLost)
+	f.mustRelease(f.must(b, f.try()))
+	f.wantQuiet(h)
+}
+
+func badHandle(f *fixture) {
+	a := f.client()
+	for _, handle := range []string{"", "no handle", "rl1.", "rl1.AAAA"} {
+		_, err := f.resume(a, handle)
+		f.wantErr("Resume of a string that is no handle", err, backend.ErrBadOption)
+	}
+}
+
+// anyBytesInNames holds names side by side that a careless encoding takes for
+// the same, or cuts short, or reads as something else.
+func anyBytesInNames(f *fixture) {
+	a, b := f.client(), f.client()
+	base := f.name
+	suffixes := []string{
+		"", " ", "\n", "\r\n", "\x00", "\x00\x00", "\xff\xfe", "\xc3\x28", "é", "e\u0301",
+		"x", "X", "/", "//", "/x", "_x", ":x", "%2Fx", ".", "..", "*", "?", "{", "}", "{x}", "{x}y",
+		"|", "~shared", "'", `"`, `\`, "$(x)", strings.Repeat("n", 512-len(base)),
+	}
+	var held []*holder
+	for _, s := range suffixes {
+		f.name = base + s
+		if err := a.CheckName(f.name); err != nil {
+			f.Errorf("CheckName(%q): %v", f.name, err)
+			continue
+		}
+		held = append(held, f.must(a, f.try()))
+		f.wantHeld(b)
+	}
+	for _, h := range held {
+		f.mustRelease(h)
+	}
+}
+
+func badArguments(f *fixture) {
+	a := f.client()
+	if f.limits.MinTTL <= 0 || f.limits.MaxTTL < f.limits.MinTTL {
+		f.Fatalf("Limits are %+v", f.limits)
+	}
+	for _, name := range []string{"", strings.Repeat("n", 513)} {
+		f.wantErr("CheckName of a bad name", a.CheckName(name), backend.ErrBadOption)
+		r := f.try()
+		r.Name = name
+		_, err := f.acquire(f.Context(), a, r)
+		f.wantErr("Acquire of a bad name", err, backend.ErrBadOption)
+	}
+	for _, ttl := range []time.Duration{
+		-time.Second, 0, f.limits.MinTTL - time.Millisecond, f.limits.MaxTTL + time.Millisecond,
+		f.limits.MinTTL + time.Microsecond,
+	} {
+		r := f.try()
+		r.TTL, r.MinValidity = ttl, 0
+		_, err := f.acquire(f.Context(), a, r)
+		f.wantErr("Acquire with TTL "+ttl.String(), err, backend.ErrBadOption)
+	}
+	f.mustRelease(f.must(a, f.try()))
+}
+
+func sharedOrUnsupported(f *fixture) {
+	a, b := f.client(), f.client()
+	r := f.try()
+	r.Mode = backend.Shared
+	first, err := f.acquire(f.Context(), a, r)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	if err != nil {
+		f.Fatalf("Acquire, shared: %v, want a lease or errors.ErrUnsupported", err)
+	}
+	second := f.must(b, r)
+	f.wantHeld(a)
+	f.mustRelease(first)
+	f.wantHeld(a)
+	f.mustRelease(second)
+	f.mustRelease(f.must(a, f.try()))
+}
+
+func breakRefusesExtension(f *fixture) {
+	a, b := f.client(), f.client()
+	h := f.must(a, f.request(f.steady()))
+	if err := b.Break(f.Context(), f.name, false); err != nil {
+		f.Fatalf("Break: %v", err)
+	}
+	if err := h.Extend(f.Context()); err == nil {
+		f.Error("Extend of a broken lease returned nil")
+	}
+	f.endsAlone(h, b)
+}
+
+func breakNowFrees(f *fixture) {
+	a, b := f.client(), f.client()
+	h := f.must(a, f.request(f.steady()))
+	if err := b.Break(f.Context(), f.name, true); err != nil {
+		f.Fatalf("Break: %v", err)
+	}
+	rival := f.must(b, f.try())
+	if rival.Token() <= h.Token() {
+		f.Errorf("token %d came after %d", rival.Token(), h.Token())
+	}
+	f.wantLost(h)
+	f.wantErr("Release of a broken lease", h.Release(f.Context()), backend.ErrLost)
+	f.wantHeld(a)
+	f.mustRelease(rival)
+}
+
+func inspect(f *fixture) {
+	a, b := f.client(), f.client()
+	look := func() backend.Status {
+		f.Helper()
+		s, err := b.Inspect(f.Context(), f.name)
+		if err != nil {
+			f.Fatalf("Inspect: %v", err)
+		}
+		if s.Name != f.name {
+			f.Errorf("Inspect of %q says it is about %q", f.name, s.Name)
+		}
+		return s
+	}
+	if s := look(); s.Held {
+		f.Errorf("Inspect of a free name: %+v", s)
+	}
+	r := f.request(f.lasting())
+	r.Owner = "somebody on host-7"
+	h := f.must(a, r)
+	s := look()
+	if !s.Held || s.Foreign || s.Broken || s.Owner != r.Owner {
+		f.Errorf("Inspect of a name held by %q: %+v", r.Owner, s)
+	}
+	if s.Token != 0 && s.Token != h.Token() {
+		f.Errorf("Inspect says token %d, the holder's is %d", s.Token, h.Token())
+	}
+	if s.Remaining <= 0 || s.Remaining > r.TTL {
+		f.Errorf("Inspect says %v remain of a TTL of %v", s.Remaining, r.TTL)
+	}
+	f.mustRelease(h)
+	if s := look(); s.Held {
+		f.Errorf("Inspect after Release: %+v", s)
+	}
+}
+
+// nodes asks who the nodes are. To ask, and to declare nodes that are known
+// already, must not touch what they keep.
+func nodes(f *fixture) {
+	a, b := f.client(), f.client()
+	h := f.must(a, f.request(f.lasting()))
+	for _, init := range []bool{false, true} {
+		states := b.Nodes(f.Context(), init)
+		seen := make(map[string]bool)
+		voting := 0
+		for _, s := range states {
+			if s.Node == "" || s.Standing == "" || seen[s.Node] {
+				f.Errorf("Nodes has a node without a name or a standing, or twice: %+v", states)
+			}
+			seen[s.Node] = true
+			if s.Err == nil {
+				voting++
+			}
+		}
+		if voting == 0 {
+			f.Errorf("Nodes says that no node votes: %+v", states)
+		}
+	}
+	f.wantHeld(b)
+	f.wantQuiet(h)
+	f.mustRelease(h)
+}
+
+func closeEnds(f *fixture) {
+	a, b := f.client(), f.client()
+	f.must(a, f.request(f.steady()))
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
+	defer cancel()
+	if err := a.Close(ctx); err != nil {
+		f.Fatalf("Close: %v", err)
+	}
+	begin := time.Now()
+	_, err := f.acquire(f.Context(), a, f.try())
+	f.wantErr("Acquire after Close", err, backend.ErrClosed)
+	if took := time.Since(begin); took > promptly {
+		f.Errorf("Acquire after Close returned after %v", took)
+	}
+	// Nobody renews what was not released.
+	f.mustRelease(f.must(b, f.request(f.lasting())))
+}
