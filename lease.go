@@ -66,7 +66,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 	ended := l.ended
 	l.mu.Unlock()
 	if ended {
-		return &QuorumError{Op: "extend", Name: l.name, Reasons: []error{context.Cause(l.ctx)}, Undone: true}
+		return &QuorumError{Op: "extend", Name: l.name, Reasons: []error{context.Cause(l.ctx)}}
 	}
 	return l.held.Extend(ctx)
 }

@@ -127,7 +127,7 @@ func (lk *Locker) take(ctx context.Context, name string, maxHold time.Duration,
 	l.hold(held, maxHold)
 	if !lk.remember(l) {
 		_ = l.Release(ctx) // what it may leave ends with the TTL
-		return nil, &QuorumError{Op: "acquire", Name: name, Reasons: []error{ErrClosed}, Undone: true}
+		return nil, &QuorumError{Op: "acquire", Name: name, Reasons: []error{ErrClosed}}
 	}
 	return l, nil
 }

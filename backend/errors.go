@@ -58,8 +58,6 @@ type Vote struct {
 	Remaining time.Duration
 	// Err says more about a vote that was not granted, and may be nil.
 	Err error
-	// Sent tells that the node may have received the operation.
-	Sent bool
 }
 
 // String says it in one line.
@@ -89,9 +87,8 @@ type QuorumError struct {
 	// Reasons are the sentinels, and whatever else ended the operation, such
 	// as the caller's context.Canceled. errors.Is finds all of them.
 	Reasons []error
-	// Undone tells that everything the operation may have left on the nodes
-	// is known to be gone.
-	Undone bool
+	// MayRemain tells that some node may still hold a key of the caller.
+	MayRemain bool
 }
 
 // Error says the whole of it in one line.
@@ -134,13 +131,5 @@ func (e *QuorumError) Unwrap() []error { return e.Reasons }
 // the latest.
 func MayBeHeld(err error) bool {
 	var q *QuorumError
-	if !errors.As(err, &q) || q.Undone {
-		return false
-	}
-	for _, v := range q.Votes {
-		if v.Sent {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &q) && q.MayRemain
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/redlock/backend"
@@ -20,12 +21,11 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		return nil, err
 	}
 	w := &waiter{backend: b, req: r, begun: b.clock.Now()}
+	w.limit = ctx
 	if r.Wait > 0 {
 		var cancel context.CancelFunc
 		w.limit, cancel = context.WithTimeout(ctx, r.Wait)
 		defer cancel()
-	} else {
-		w.limit = ctx
 	}
 	a, err := w.wait(ctx)
 	if err != nil {
@@ -69,6 +69,8 @@ type waiter struct {
 	outage, split core.Instant
 	// held tells that a quorum named one holder when one last answered.
 	held bool
+	// undoing are the attempts whose votes are not known to be undone.
+	undoing []*attempt
 }
 
 func (w *waiter) wait(ctx context.Context) (*attempt, error) {
@@ -84,15 +86,22 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	}
 }
 
-// meet waits until every node has been greeted once, for at most one node
-// timeout: a node that would refuse our configuration must have had the chance
+// meet waits, the first time, until every node has been greeted once, for at most
+// one node timeout: a node that would refuse our configuration must have had the chance
 // to say so before the others grant.
 func (b *Backend) meet(ctx context.Context, ttl time.Duration) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if b.isClosed() {
+		return backend.ErrClosed
+	}
+	if b.met.Load() {
+		return nil
+	}
 	timer := time.NewTimer(b.cfg.timeout(ttl))
 	defer timer.Stop()
+	defer b.met.Store(true)
 	for _, p := range b.peers {
 		p.introduce()
 	}
@@ -116,6 +125,8 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 	case b.slots <- struct{}{}:
 	case <-w.limit.Done():
 		return nil, w.stopped(ctx, backend.ErrOverloaded)
+	case <-b.closing.Done():
+		return nil, w.stopped(ctx, nil)
 	}
 	id := newID()
 	a := b.start(w.req, id, node.Op{
@@ -127,6 +138,8 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 	case <-a.settled:
 	case <-w.limit.Done():
 		stopped = true
+	case <-b.closing.Done():
+		stopped = true
 	}
 	won := a.giveUp()
 	<-b.slots
@@ -134,6 +147,8 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 		return a, nil
 	}
 	w.roundTook = b.clock.Now().Sub(a.begun)
+	w.mayRemain() // forget old ones
+	w.undoing = append(w.undoing, a)
 	v := a.verdict()
 	if stopped {
 		w.held = w.held || v.held
@@ -193,13 +208,17 @@ func (w *waiter) pause(ctx context.Context, v verdict) error {
 	case <-timer.C:
 		return nil
 	case <-w.limit.Done():
-		return w.failed(v, w.reasons(ctx)...)
+	case <-w.backend.closing.Done():
 	}
+	return w.failed(v, w.reasons(ctx)...)
 }
 
 // reasons says why the wait was over: the caller's context, or the bound on the
 // wait, which is no error of the caller's; and what stood in the way.
 func (w *waiter) reasons(ctx context.Context) []error {
+	if w.backend.isClosed() {
+		return []error{backend.ErrClosed}
+	}
 	reasons := ctxReasons(ctx)
 	if w.held {
 		return append(reasons, backend.ErrHeld)
@@ -231,13 +250,26 @@ func (w *waiter) stopped(ctx context.Context, also error) error {
 		reasons = append(reasons, also)
 	}
 	return &backend.QuorumError{
-		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Reasons: reasons, Undone: true,
+		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Reasons: reasons,
+		MayRemain: w.mayRemain(),
 	}
+}
+
+// mayRemain reports whether a key of an earlier attempt may still be on a node,
+// and forgets the attempts of which none is.
+func (w *waiter) mayRemain() bool {
+	w.undoing = slices.DeleteFunc(w.undoing, func(a *attempt) bool {
+		a.mu.Lock()
+		defer a.unlock()
+		return !a.mayRemain()
+	})
+	return len(w.undoing) > 0
 }
 
 func (w *waiter) failed(v verdict, reasons ...error) error {
 	return &backend.QuorumError{
 		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Votes: v.votes, Reasons: reasons,
+		MayRemain: w.mayRemain(),
 	}
 }
 
@@ -253,6 +285,8 @@ type verdict struct {
 	remaining time.Duration
 	// late: the quorum was there, but too late.
 	late bool
+	// mayRemain: some node may still have the key of the attempt.
+	mayRemain bool
 	// fatal is why no other attempt can do better.
 	fatal error
 }
@@ -275,7 +309,7 @@ func (a *attempt) verdict() verdict {
 	a.mu.Lock()
 	defer a.unlock()
 	quorum := a.backend.cfg.Quorum
-	v := verdict{votes: a.votes(), late: a.round.Late()}
+	v := verdict{votes: a.votes(), late: a.round.Late(), mayRemain: a.mayRemain()}
 	answered, forever := 0, 0
 	unfit := make([]error, 0, len(v.votes))
 	holders := make(map[string][]backend.Vote)

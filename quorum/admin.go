@@ -56,7 +56,7 @@ func (s *survey) answer(t *task, a node.Answer, at core.Instant) {
 }
 
 func (s *survey) fail(t *task, err error, sent bool, at core.Instant) {
-	v := backend.Vote{Node: s.name(t), Outcome: backend.OutcomeFailed, Err: err, Sent: sent}
+	v := backend.Vote{Node: s.name(t), Outcome: backend.OutcomeFailed, Err: err}
 	if err == nil {
 		v.Outcome = backend.OutcomeSilent
 	}
@@ -204,7 +204,9 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 	case len(reasons) == 0:
 		reasons = append(reasons, v.reason())
 	}
-	return nil, &backend.QuorumError{Op: "resume", Name: r.Name, Need: b.cfg.Quorum, Votes: v.votes, Reasons: reasons}
+	return nil, &backend.QuorumError{
+		Op: "resume", Name: r.Name, Need: b.cfg.Quorum, Votes: v.votes, Reasons: reasons, MayRemain: v.mayRemain,
+	}
 }
 
 func countOutcome(votes []backend.Vote, o backend.Outcome) int {

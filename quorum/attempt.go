@@ -39,8 +39,10 @@ type attempt struct {
 	phase phase
 	lanes []lane
 	round *core.Round
-	// settled is closed when the round is decided.
+	// settled is closed when the round is won, or is lost and has heard enough
+	// to say why.
 	settled chan struct{}
+	told    bool // settled is closed
 	lease
 	release
 	// after is what to do once the lock is released: calls into foreign code.
@@ -55,7 +57,7 @@ type lane struct {
 	next *node.Op
 	// touched: an operation that takes was sent, so the node may have our key.
 	touched bool
-	// freed: the node has confirmed that it does not, after the last release.
+	// freed: the node has answered since that it does not.
 	freed bool
 	vote  backend.Vote
 }
@@ -132,8 +134,10 @@ func (a *attempt) depart(t *task) bool {
 	switch t.op.Kind {
 	case node.Acquire, node.Replace, node.Raise:
 		unwanted = a.phase != voting
-		if t.op.Kind != node.Raise && a.phase == holding {
-			unwanted = false // a late grant is still a node more
+		if t.op.Kind != node.Raise && (a.phase == holding || !a.told) {
+			// A late grant is still a node more; and a lost round may need the
+			// answer to know who holds the name.
+			unwanted = false
 		}
 	case node.Extend, node.Join:
 		unwanted = a.phase != holding
@@ -148,8 +152,9 @@ func (a *attempt) depart(t *task) bool {
 		}
 		return false
 	}
-	l.touched = l.touched || t.guarded()
-	l.freed = false
+	if t.guarded() {
+		l.touched, l.freed = true, false
+	}
 	return true
 }
 
@@ -210,6 +215,7 @@ func (a *attempt) failed(t *task, err error, sent bool, at core.Instant, queued 
 func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 	l := &a.lanes[t.lane]
 	l.vote = vote(l.vote.Node, t, ans, at)
+	l.freed = ans.Code != node.Granted
 	ev := core.Event{Kind: core.Refused, Node: t.lane}
 	switch ans.Code {
 	case node.Granted:
@@ -237,7 +243,7 @@ func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 
 func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 	l := &a.lanes[t.lane]
-	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeFailed, Err: err, Sent: sent}
+	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeFailed, Err: err}
 	if err == nil {
 		l.vote.Outcome = backend.OutcomeSilent
 	}
@@ -276,6 +282,41 @@ func (a *attempt) step(at core.Instant, ev core.Event) {
 	a.apply(effects)
 }
 
+// settle tells the caller when there is enough to tell. A round of an even number
+// of nodes is lost before a quorum has refused: who holds the name, if it is one,
+// takes more answers than that.
+func (a *attempt) settle() {
+	if a.told || a.phase == voting || (a.phase == undoing && !a.heardEnough()) {
+		return
+	}
+	a.told = true
+	close(a.settled)
+}
+
+// heardEnough reports whether further answers would not change what the lost
+// round says of the name.
+func (a *attempt) heardEnough() bool {
+	open, answered, most := 0, 0, 0
+	holders := make(map[string]int, 2)
+	for i, l := range a.lanes {
+		switch l.vote.Outcome {
+		case backend.OutcomeUnasked:
+			if a.lanes[i].task != nil {
+				open++
+			}
+		case backend.OutcomeGranted:
+			answered++
+		case backend.OutcomeRefused:
+			answered++
+			holders[l.vote.Holder]++
+			most = max(most, holders[l.vote.Holder])
+		}
+	}
+	quorum := a.backend.cfg.Quorum
+	return open == 0 || most >= quorum || answered+open < quorum ||
+		(answered >= quorum && most+open < quorum)
+}
+
 // giveUp ends the round for reasons of the caller's, unless it is decided. It
 // reports whether it was won.
 func (a *attempt) giveUp() bool {
@@ -284,6 +325,7 @@ func (a *attempt) giveUp() bool {
 	if a.phase == voting {
 		a.apply(append([]core.Effect(nil), a.round.GiveUp()...))
 	}
+	a.told = true // nobody waits for it any more
 	return a.phase != undoing
 }
 
@@ -294,13 +336,12 @@ func (a *attempt) apply(effects []core.Effect) {
 		switch a.round.Verdict() {
 		case core.Won:
 			a.win()
-			close(a.settled)
 		case core.Lost:
 			a.phase = undoing
 			a.release.until = a.backend.clock.Now().Add(undoFor)
-			close(a.settled)
 		}
 	}
+	a.settle()
 	for _, e := range effects {
 		switch e.Kind {
 		case core.Raise:
@@ -330,6 +371,16 @@ func (a *attempt) unlock() {
 // later makes a call once the lock is released.
 func (a *attempt) later(f func()) { a.after = append(a.after, f) }
 
+// mayRemain reports whether some node may have a key of the attempt.
+func (a *attempt) mayRemain() bool {
+	for _, l := range a.lanes {
+		if l.touched && !l.freed {
+			return true
+		}
+	}
+	return false
+}
+
 // votes returns what each node answered so far.
 func (a *attempt) votes() []backend.Vote {
 	votes := make([]backend.Vote, len(a.lanes))
@@ -338,7 +389,6 @@ func (a *attempt) votes() []backend.Vote {
 		if l.touched && l.vote.Outcome == backend.OutcomeUnasked {
 			votes[i].Outcome = backend.OutcomeOpen
 		}
-		votes[i].Sent = l.touched && !l.freed
 	}
 	return votes
 }
@@ -347,7 +397,7 @@ func (a *attempt) votes() []backend.Vote {
 func vote(name string, t *task, ans node.Answer, at core.Instant) backend.Vote {
 	v := backend.Vote{
 		Node: name, Outcome: backend.OutcomeRefused, Took: at.Sub(t.sent),
-		Holder: ans.Holder, Owner: ans.Owner, Remaining: time.Duration(ans.Remaining) * time.Millisecond, Sent: true,
+		Holder: ans.Holder, Owner: ans.Owner, Remaining: time.Duration(ans.Remaining) * time.Millisecond,
 	}
 	if ans.Remaining < 0 {
 		v.Remaining = -1

@@ -41,7 +41,12 @@ type Backend struct {
 	// ctx ends when the backend is closed, after everything else.
 	ctx    context.Context
 	cancel context.CancelFunc
-	closed atomic.Bool
+	// closing ends, with backend.ErrClosed, when Close begins.
+	closing context.Context
+	close   context.CancelCauseFunc
+
+	// met: the first caller has waited for every node to be greeted.
+	met atomic.Bool
 
 	mu       sync.Mutex
 	proposer core.Proposer
@@ -78,6 +83,7 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		held:   make(map[*attempt]struct{}),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.closing, b.close = context.WithCancelCause(context.Background())
 	for i, n := range nodes {
 		p := &peer{index: i, node: n, backend: b}
 		p.met = make(chan struct{})
@@ -113,10 +119,12 @@ func (b *Backend) Limits() backend.Limits {
 // Close ends renewals and waits, up to ctx, until every operation under way has
 // been answered or has fallen silent. Then it closes the connections.
 func (b *Backend) Close(ctx context.Context) error {
-	if b.closed.Swap(true) {
+	b.mu.Lock()
+	if b.isClosed() {
+		b.mu.Unlock()
 		return nil
 	}
-	b.mu.Lock()
+	b.close(backend.ErrClosed)
 	if b.watch != nil {
 		b.watch.Stop()
 	}
@@ -148,6 +156,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	}
 	return err
 }
+
+func (b *Backend) isClosed() bool { return b.closing.Err() != nil }
 
 // begun and ended count operations, for Close to wait on.
 func (b *Backend) begun() {
@@ -201,7 +211,7 @@ func (b *Backend) saw(n uint64) {
 func (b *Backend) hold(a *attempt) {
 	b.mu.Lock()
 	b.held[a] = struct{}{}
-	if b.watch == nil && !b.closed.Load() {
+	if b.watch == nil && !b.isClosed() {
 		b.watch = time.AfterFunc(watchEvery, b.watchSleep)
 	}
 	b.mu.Unlock()
@@ -228,7 +238,7 @@ func (b *Backend) watchSleep() {
 			held = append(held, a)
 		}
 	}
-	if len(b.held) > 0 && !b.closed.Load() {
+	if len(b.held) > 0 && !b.isClosed() {
 		b.watch.Reset(watchEvery)
 	} else {
 		b.watch = nil

@@ -186,7 +186,7 @@ func (p *peer) asRefusal(err error) error {
 // noteDown notes that the node could not be reached or did not answer.
 func (p *peer) noteDown(err error) {
 	p.lastErr = err
-	if p.isDown || p.backend.closed.Load() {
+	if p.isDown || p.backend.isClosed() {
 		return
 	}
 	p.isDown = true

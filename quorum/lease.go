@@ -96,7 +96,7 @@ func (a *attempt) checkHeld() error {
 
 // goneErr is the error of a lease that was given back or moved out.
 func (a *attempt) goneErr() error {
-	return &backend.QuorumError{Op: "extend", Name: a.req.Name, Reasons: []error{backend.ErrReleased}, Undone: true}
+	return &backend.QuorumError{Op: "extend", Name: a.req.Name, Reasons: []error{backend.ErrReleased}}
 }
 
 // lose ends the lease by itself. Nothing is released: the holder may still be
@@ -105,7 +105,7 @@ func (a *attempt) lose(why error) {
 	a.phase = ended
 	a.lostErr = &backend.QuorumError{
 		Op: "hold", Name: a.req.Name, Need: a.backend.cfg.Quorum, Votes: a.votes(),
-		Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, why)},
+		Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, why)}, MayRemain: a.mayRemain(),
 	}
 	a.stop()
 	err := a.lostErr
@@ -303,7 +303,7 @@ func (a *attempt) Extend(ctx context.Context) error {
 }
 
 func (a *attempt) extendEnded(ctx context.Context) error {
-	return &backend.QuorumError{Op: "extend", Name: a.req.Name, Reasons: ctxReasons(ctx), Undone: true}
+	return &backend.QuorumError{Op: "extend", Name: a.req.Name, Reasons: ctxReasons(ctx)}
 }
 
 // StopRenewal implements backend.Lease.

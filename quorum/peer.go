@@ -61,7 +61,7 @@ func (p *peer) submit(t *task) error {
 	p.mu.Lock()
 	defer p.unlock()
 	now := p.backend.clock.Now()
-	if p.shut || (t.guarded() && p.backend.closed.Load()) {
+	if p.shut || (t.guarded() && p.backend.isClosed()) {
 		return errClosed
 	}
 	if t.guarded() {

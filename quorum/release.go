@@ -121,14 +121,14 @@ func (a *attempt) notFreed(t *task, err error, again bool) {
 		l.vote.Outcome = backend.OutcomeFailed
 	}
 	a.count(t.lane, unconfirmed)
-	if err == nil || !again || errors.Is(err, errSilent) || a.backend.closed.Load() ||
+	if err == nil || !again || errors.Is(err, errSilent) || a.backend.isClosed() ||
 		a.backend.clock.Now().Add(retryRelease) >= a.release.until {
 		return
 	}
 	time.AfterFunc(retryRelease, func() {
 		a.mu.Lock()
 		defer a.unlock()
-		if !a.lanes[t.lane].freed && !a.backend.closed.Load() {
+		if !a.lanes[t.lane].freed && !a.backend.isClosed() {
 			a.send(t.lane, a.releaseOp())
 		}
 	})
@@ -157,14 +157,14 @@ func (a *attempt) count(i int, what tally) {
 	case gone > 0 && a.holding.HeldCount()-gone < quorum:
 		a.settleRelease(&backend.QuorumError{
 			Op: "release", Name: a.req.Name, Need: quorum, Votes: a.votes(),
-			Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, errForgotten)},
+			Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, errForgotten)}, MayRemain: a.mayRemain(),
 		})
 	case free >= quorum:
 		a.settleRelease(nil)
 	case open == 0:
 		a.settleRelease(&backend.QuorumError{
 			Op: "release", Name: a.req.Name, Need: quorum, Votes: a.votes(),
-			Reasons: []error{backend.ErrNoQuorum},
+			Reasons: []error{backend.ErrNoQuorum}, MayRemain: true,
 		})
 	}
 }

@@ -1,0 +1,60 @@
+package memnode
+
+import (
+	"context"
+
+	"example.com/redlock/internal/node"
+)
+
+// Client is one of several connections to a Node: closing it leaves the node to
+// the others.
+type Client struct {
+	node *Node
+	life context.Context
+	end  context.CancelFunc
+}
+
+// Client returns a connection of its own to the node, for one Locker among
+// several.
+func (n *Node) Client() *Client {
+	c := &Client{node: n}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// Name is the name of the node.
+func (c *Client) Name() string { return c.node.Name() }
+
+// Hello introduces the client to the node.
+func (c *Client) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Hello(ctx, h)
+}
+
+// Call carries out a batch.
+func (c *Client) Call(ctx context.Context, call *node.Call) (*node.Reply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Call(ctx, call)
+}
+
+// Close ends the calls of this client that are under way. What has been sent is
+// still carried out.
+func (c *Client) Close() error {
+	c.end()
+	return nil
+}
+
+// whileOpen returns a child of ctx that ends when the client is closed.
+func (c *Client) whileOpen(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	if c.life.Err() != nil {
+		cancel()
+	}
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}

@@ -1,0 +1,182 @@
+// Package memnode is a node in memory, for tests: it keeps the rules of a real
+// one, and is frozen, cut off, restarted and moved in time at will.
+//
+// It takes the time from package time, so that it works in a bubble of
+// testing/synctest, where everything happens at once and in a fixed order.
+package memnode
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/redlock/internal/node"
+	"example.com/redlock/internal/nodemodel"
+)
+
+// Errors of calls that a node in memory does not answer.
+var (
+	// ErrDown: the node is down, as a server that refuses connections.
+	ErrDown = errors.New("memnode: down")
+	// ErrReset: the node went down or restarted with the call unanswered.
+	ErrReset = errors.New("memnode: connection reset")
+	// ErrClosed: the client has closed the node.
+	ErrClosed = errors.New("memnode: closed")
+)
+
+// Node is a node in memory. Its methods may be called from any goroutine.
+type Node struct {
+	name string
+
+	mu     sync.Mutex
+	model  *nodemodel.Node
+	starts int // of the process
+	shift  time.Duration
+	closed bool
+
+	frozen, down, mute bool
+	delay              time.Duration
+	arriving           []*request // in the order in which they were sent
+	unanswered         map[*request]struct{}
+}
+
+// request is a call on its way to the node or waiting there.
+type request struct {
+	due  time.Time
+	run  func() // sets the caller's reply; called with the lock held
+	done chan struct{}
+	err  error // why there will be no reply
+}
+
+// New returns a blank node. Nodes of one lock need different names, of which
+// each makes its run_ids.
+func New(name string) *Node {
+	n := &Node{name: name, unanswered: map[*request]struct{}{}}
+	n.model = nodemodel.New(n.nextRunID())
+	return n
+}
+
+// nextRunID is as unique as a server's and the same in each run of a test.
+func (n *Node) nextRunID() string {
+	n.starts++
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", n.name, n.starts))
+	return hex.EncodeToString(sum[:20])
+}
+
+// Name is the name that New was given.
+func (n *Node) Name() string { return n.name }
+
+// Hello introduces the client to the node.
+func (n *Node) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
+	var reply node.HelloReply
+	err := n.send(ctx, func() { reply = n.model.Hello(h, n.now()) })
+	if err != nil {
+		return node.HelloReply{}, err
+	}
+	return reply, nil
+}
+
+// Call carries out a batch.
+func (n *Node) Call(ctx context.Context, c *node.Call) (*node.Reply, error) {
+	// The caller may be gone, and use c again, before this arrives.
+	sent := *c
+	sent.Ops = slices.Clone(c.Ops)
+	var reply node.Reply
+	err := n.send(ctx, func() { reply = n.model.Apply(&sent, n.now()) })
+	if err != nil {
+		return nil, err
+	}
+	return &reply, nil
+}
+
+// Close ends the calls under way. What has been sent is still carried out.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	n.hangUp(ErrClosed)
+	return nil
+}
+
+// send lets run happen at the node and waits for that.
+func (n *Node) send(ctx context.Context, run func()) error {
+	r, err := n.enqueue(ctx, run)
+	if err != nil {
+		return &node.CallError{Err: err}
+	}
+	select {
+	case <-r.done:
+		err = r.err
+	case <-ctx.Done():
+		n.mu.Lock()
+		delete(n.unanswered, r)
+		n.mu.Unlock()
+		err = ctx.Err()
+	}
+	if err != nil {
+		return &node.CallError{Sent: true, Err: err}
+	}
+	return nil
+}
+
+func (n *Node) enqueue(ctx context.Context, run func()) (*request, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closed:
+		return nil, ErrClosed
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case n.down:
+		return nil, ErrDown
+	}
+	r := &request{due: time.Now().Add(n.delay), run: run, done: make(chan struct{})}
+	n.arriving = append(n.arriving, r)
+	n.unanswered[r] = struct{}{}
+	if n.delay > 0 {
+		time.AfterFunc(n.delay, n.arrive)
+	}
+	n.serve()
+	return r, nil
+}
+
+func (n *Node) arrive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.serve()
+}
+
+// serve carries out what has arrived, strictly in order: one connection.
+func (n *Node) serve() {
+	for !n.frozen && len(n.arriving) > 0 && !n.arriving[0].due.After(time.Now()) {
+		r := n.arriving[0]
+		n.arriving = n.arriving[1:]
+		r.run()
+		if !n.mute {
+			n.answer(r, nil)
+		}
+	}
+}
+
+// answer ends the wait of the caller, who may have left.
+func (n *Node) answer(r *request, err error) {
+	if _, waiting := n.unanswered[r]; waiting {
+		delete(n.unanswered, r)
+		r.err = err
+		close(r.done)
+	}
+}
+
+func (n *Node) hangUp(err error) {
+	for r := range n.unanswered {
+		n.answer(r, err)
+	}
+}
+
+// now is the node's clock in microseconds since 1970.
+func (n *Node) now() int64 { return time.Now().Add(n.shift).UnixMicro() }

@@ -1,0 +1,213 @@
+package redisnode
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"example.com/redlock/internal/node"
+)
+
+// kindLetters are the kinds as call.lua reads them: capitals need the guard.
+var kindLetters = [...]string{
+	node.Acquire: "A", node.Extend: "X", node.Join: "J", node.Raise: "R", node.Replace: "P",
+	node.Release: "d", node.Break: "b", node.Inspect: "i",
+}
+
+// fieldsPerOp is the stride of operations in ARGV.
+const fieldsPerOp = 7
+
+// encodeCall returns the arguments of call.lua behind two free places for the
+// command and the script.
+func encodeCall(c *node.Call) []string {
+	keys := len(c.Ops) + 2
+	args := make([]string, 3, 3+keys+2+fieldsPerOp*len(c.Ops))
+	args[2] = strconv.Itoa(keys)
+	args = append(args, c.Keys.Guard(), c.Keys.Tokens())
+	for _, op := range c.Ops {
+		args = append(args, c.Keys.Lease(op.Name))
+	}
+	args = append(args, c.Guard, formatInt(c.MaxTTL))
+	for _, op := range c.Ops {
+		args = appendOp(args, op)
+	}
+	return args
+}
+
+// appendOp appends the seven fields that call.lua documents.
+func appendOp(args []string, op node.Op) []string {
+	kind, amount, number, shard, extra, label := kindLetters[op.Kind], "", "", "", "", ""
+	switch op.Kind {
+	case node.Acquire:
+		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), formatInt(op.NotAfter)
+	case node.Replace:
+		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), op.NewID
+	case node.Join:
+		amount, number = formatInt(op.TTL), formatUint(op.Token)
+	case node.Raise:
+		amount, number = formatUint(op.Stored), formatUint(op.Token)
+	case node.Extend:
+		amount = formatInt(op.TTL)
+	case node.Break:
+		if op.Now {
+			kind = "n"
+		}
+	}
+	if op.Kind.Counts() {
+		shard = strconv.Itoa(node.Shard(op.Name))
+		if op.Owner != "" {
+			label = " " + op.Owner
+		}
+	}
+	return append(args, kind, op.ID, amount, number, shard, extra, label)
+}
+
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func encodeHello(h node.Hello) []string {
+	return []string{"", "", "1", h.Keys.Guard(), h.Conf.String()}
+}
+
+// decodeCall reads the reply of call.lua to c. Whatever the server sent, it
+// returns a well-formed reply or an error.
+func decodeCall(c *node.Call, reply any) (*node.Reply, error) {
+	texts, err := decodeTexts(reply, 2+len(c.Ops))
+	if err != nil {
+		return nil, err
+	}
+	r := &node.Reply{Guard: texts[1], Answers: make([]node.Answer, len(c.Ops))}
+	if r.Time, err = parseInt(texts[0]); err != nil {
+		return nil, err
+	}
+	for i, text := range texts[2:] {
+		if r.Answers[i], err = decodeAnswer(c.Ops[i].Kind, text); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+var errMalformed = errors.New("redisnode: malformed reply")
+
+func malformed(text string) error { return fmt.Errorf("%w: %.100q", errMalformed, text) }
+
+// decodeAnswer reads one answer: a code, and behind blanks the fields it has.
+// The last field is the rest, blanks included.
+func decodeAnswer(kind node.Kind, text string) (node.Answer, error) {
+	head, rest, _ := strings.Cut(text, " ")
+	if len(head) != 1 {
+		return node.Answer{}, malformed(text)
+	}
+	a := node.Answer{Code: node.Code(head[0])}
+	switch a.Code {
+	case node.Done, node.Granted:
+		numbered := kind == node.Acquire || kind == node.Replace
+		if numbered != (a.Code == node.Granted) {
+			return node.Answer{}, malformed(text)
+		}
+		if !numbered {
+			return bare(a, text)
+		}
+		var err error
+		a.Token, err = parseToken(rest)
+		return a, err
+	case node.Absent, node.Stale, node.NoGuard, node.WrongType:
+		return bare(a, text)
+	case node.Failed:
+		a.Err = rest
+		return a, nil
+	case node.Held, node.Broken, node.Foreign:
+		return decodeHolder(a, text, rest)
+	}
+	return node.Answer{}, malformed(text)
+}
+
+// bare accepts an answer that has no fields.
+func bare(a node.Answer, text string) (node.Answer, error) {
+	if len(text) != 1 {
+		return node.Answer{}, malformed(text)
+	}
+	return a, nil
+}
+
+func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
+	fields := strings.SplitN(rest, " ", 4)
+	want := 4 // number, ms left, id, owner
+	if a.Code == node.Foreign {
+		want = 3
+	}
+	if len(fields) != want || fields[2] == "" {
+		return node.Answer{}, malformed(text)
+	}
+	var err error
+	if a.Token, err = parseToken(fields[0]); err != nil {
+		return node.Answer{}, err
+	}
+	if a.Remaining, err = parseInt(fields[1]); err != nil || a.Remaining < -1 {
+		return node.Answer{}, malformed(text)
+	}
+	a.Holder = fields[2]
+	if want == 4 {
+		a.Owner = fields[3]
+	}
+	return a, nil
+}
+
+func decodeHello(reply any) (node.HelloReply, error) {
+	t, err := decodeTexts(reply, 10)
+	if err != nil {
+		return node.HelloReply{}, err
+	}
+	r := node.HelloReply{
+		Standing: node.Standing(t[1]), Guard: t[2], Previous: t[3], RunID: t[4],
+		Version: t[5], Role: t[6], Mode: t[7], MaxMemoryPolicy: t[9],
+	}
+	switch r.Standing {
+	case node.StandingOK, node.StandingNew, node.StandingAdopted, node.StandingMismatch:
+	default:
+		return node.HelloReply{}, malformed(t[1])
+	}
+	if r.RunID == "" {
+		return node.HelloReply{}, malformed("no run_id")
+	}
+	if r.Time, err = parseInt(t[0]); err != nil {
+		return node.HelloReply{}, err
+	}
+	if r.MaxMemory, err = parseInt(t[8]); err != nil {
+		return node.HelloReply{}, err
+	}
+	return r, nil
+}
+
+func decodeTexts(reply any, n int) ([]string, error) {
+	list, ok := reply.([]any)
+	if !ok || len(list) != n {
+		return nil, malformed(fmt.Sprintf("%T with %d of %d entries", reply, len(list), n))
+	}
+	texts := make([]string, n)
+	for i, entry := range list {
+		if texts[i], ok = entry.(string); !ok {
+			return nil, malformed(fmt.Sprintf("entry %d is %T", i, entry))
+		}
+	}
+	return texts, nil
+}
+
+func parseInt(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, malformed(text)
+	}
+	return n, nil
+}
+
+func parseToken(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n >= node.MaxExact {
+		return 0, malformed(text)
+	}
+	return n, nil
+}

@@ -1,0 +1,158 @@
+package redisnode
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"example.com/redlock/internal/node"
+)
+
+const (
+	idA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	idB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+var keyspace = node.Keyspace{Namespace: "redlock"}
+
+func TestEncodeCall(t *testing.T) {
+	shard := formatUint(uint64(node.Shard("x y")))
+	c := &node.Call{Keys: keyspace, Guard: "g", MaxTTL: 30000, Ops: []node.Op{
+		{Kind: node.Acquire, Name: "x y", ID: idA, TTL: 10, Proposal: 7, NotAfter: 9, Owner: "o p"},
+		{Kind: node.Extend, Name: "x y", ID: idA, TTL: 11},
+		{Kind: node.Join, Name: "x y", ID: idA, TTL: 12, Token: 8},
+		{Kind: node.Raise, Name: "x y", ID: idA, Stored: 7, Token: 8},
+		{Kind: node.Replace, Name: "x y", ID: idA, NewID: idB, TTL: 13, Proposal: 9},
+		{Kind: node.Release, Name: "x y", ID: idA},
+		{Kind: node.Break, Name: "x y"},
+		{Kind: node.Break, Name: "x y", Now: true},
+		{Kind: node.Inspect, Name: "\x00"},
+	}}
+	lease := "redlock:{x y}"
+	want := []string{
+		"", "", "11", "redlock:node", "redlock:tokens",
+		lease, lease, lease, lease, lease, lease, lease, lease, "redlock:{\x00}",
+		"g", "30000",
+		"A", idA, "10", "7", shard, "9", " o p",
+		"X", idA, "11", "", "", "", "",
+		"J", idA, "12", "8", shard, "", "",
+		"R", idA, "7", "8", shard, "", "",
+		"P", idA, "13", "9", shard, idB, "",
+		"d", idA, "", "", "", "", "",
+		"b", "", "", "", "", "", "",
+		"n", "", "", "", "", "", "",
+		"i", "", "", "", "", "", "",
+	}
+	if got := encodeCall(c); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestDecodeAnswers(t *testing.T) {
+	tests := []struct {
+		kind node.Kind
+		text string
+		want node.Answer
+	}{
+		{node.Acquire, "G 1785000000000000", node.Answer{Code: node.Granted, Token: 1785000000000000}},
+		{node.Extend, "Y", node.Answer{Code: node.Done}},
+		{node.Acquire, "H 7 100 " + idA + " ", node.Answer{Code: node.Held, Token: 7, Remaining: 100, Holder: idA}},
+		{node.Acquire, "B 7 -1 " + idA + "  a b ", node.Answer{Code: node.Broken, Token: 7, Remaining: -1, Holder: idA, Owner: " a b "}},
+		{node.Acquire, "F 7 0 0badcafe", node.Answer{Code: node.Foreign, Token: 7, Holder: "0badcafe"}},
+		{node.Extend, "A", node.Answer{Code: node.Absent}},
+		{node.Acquire, "S", node.Answer{Code: node.Stale}},
+		{node.Acquire, "N", node.Answer{Code: node.NoGuard}},
+		{node.Acquire, "W", node.Answer{Code: node.WrongType}},
+		{node.Acquire, "E OOM command not allowed", node.Answer{Code: node.Failed, Err: "OOM command not allowed"}},
+	}
+	for _, test := range tests {
+		if got, err := decodeAnswer(test.kind, test.text); err != nil || got != test.want {
+			t.Errorf("%q: got %+v, %v", test.text, got, err)
+		}
+	}
+	for _, text := range []string{
+		"", " ", "G", "G ", "G x", "G -1", "G 1 2", "G 9007199254740992", "Y", "A 1", "S ", "Q", "GG 1", "\x00",
+		"H", "H 1", "H 1 2", "H 1 2 ", "H 1 2 3", "H x 2 3 4", "H 1 x 3 4", "H 1 -2 3 4", "F 1 2", "F 1 2 3 4", "B 1 2  4",
+	} {
+		if got, err := decodeAnswer(node.Acquire, text); !errors.Is(err, errMalformed) {
+			t.Errorf("%q is read as %+v, %v", text, got, err)
+		}
+	}
+	// B25: "granted" is not taken for "done" or the other way round.
+	if got, err := decodeAnswer(node.Release, "G 1"); err == nil {
+		t.Errorf("a granted release is read as %+v", got)
+	}
+}
+
+func TestDecodeCall(t *testing.T) {
+	c := &node.Call{Ops: []node.Op{{Kind: node.Acquire}, {Kind: node.Release}}}
+	got, err := decodeCall(c, []any{"1785", "guard", "G 1", "A"})
+	want := &node.Reply{Time: 1785, Guard: "guard", Answers: []node.Answer{{Code: node.Granted, Token: 1}, {Code: node.Absent}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, reply := range []any{
+		nil, "x", int64(1), []any{}, []any{"1", "g", "G 1"}, []any{"1", "g", "G 1", "A", "A"}, []any{"x", "g", "G 1", "A"},
+		[]any{"1", nil, "G 1", "A"}, []any{"1", "g", int64(1), "A"}, []any{"1", "g", []any{"G 1"}, "A"}, []any{"1", "g", errors.New("x"), "A"},
+	} {
+		if got, err := decodeCall(c, reply); err == nil {
+			t.Errorf("%v is read as %+v", reply, got)
+		}
+	}
+}
+
+func TestDecodeHello(t *testing.T) {
+	reply := func() []any {
+		return []any{"5", "adopted", "r2|c", "r1|c", "r2", "7.0.15", "master", "standalone", "1024", "noeviction"}
+	}
+	want := node.HelloReply{
+		Time: 5, Standing: node.StandingAdopted, Guard: "r2|c", Previous: "r1|c", RunID: "r2",
+		Version: "7.0.15", Role: "master", Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction",
+	}
+	if got, err := decodeHello(reply()); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for i, bad := range map[int]any{0: "x", 1: "OK", 4: "", 8: "", 9: nil} {
+		r := reply()
+		r[i] = bad
+		if got, err := decodeHello(r); err == nil {
+			t.Errorf("%q is read as %+v", r, got)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(uint8(1), "H 7 100 "+idA+" a b")
+	f.Add(uint8(6), "Y")
+	f.Add(uint8(1), "G 1\x00E x")
+	f.Fuzz(func(t *testing.T, kind uint8, text string) {
+		c := &node.Call{Ops: []node.Op{{Kind: node.Kind(1 + kind%8)}}}
+		r, err := decodeCall(c, []any{"1", "", text})
+		if err != nil {
+			return
+		}
+		a := r.Answers[0]
+		if a.Code.String() == "unknown" || a.Remaining < -1 || a.Token >= node.MaxExact {
+			t.Errorf("%q is read as %+v", text, a)
+		}
+		decodeHello([]any{text, text, text, text, text, text, text, text, text, text})
+	})
+}
+
+// The scripts say in their heads what they take and answer; the encoder is
+// held to it here.
+func TestScriptsStateTheirContract(t *testing.T) {
+	for name, source := range map[string]string{"call": callSource, "hello": helloSource} {
+		head, _, _ := strings.Cut(source, "\nlocal ")
+		for _, part := range []string{"-- KEYS ", "-- ARGV ", "-- REPLY "} {
+			if !strings.Contains(head, part) {
+				t.Errorf("%s.lua does not begin with a contract: no %q", name, part)
+			}
+		}
+	}
+	head, _, _ := strings.Cut(callSource, "\nlocal ")
+	if n := strings.Count(head, "\n--          ") - 4; n != fieldsPerOp { // less one of ARGV, three of REPLY
+		t.Errorf("call.lua documents %d fields, the encoder sends %d", n, fieldsPerOp)
+	}
+}

@@ -1,0 +1,58 @@
+package redisnode
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"example.com/redlock/internal/node"
+)
+
+// ErrNotSent is what a Conn wraps in an error if it is certain that the
+// command was not written.
+var ErrNotSent = errors.New("not sent")
+
+func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
+
+// The codes with which a server refuses a command, or a script before its
+// first write. They are looked for anywhere in the text, because clients wrap
+// errors; the blank behind them is part of what servers send.
+var (
+	deniedCodes  = []string{"NOPERM ", "NOAUTH ", "WRONGPASS ", "DENIED "}
+	refusedCodes = []string{
+		"NOSCRIPT ", "LOADING ", "READONLY ", "MASTERDOWN ", "MISCONF ", "BUSY ", "NOREPLICAS ", "OOM ",
+		"CLUSTERDOWN ", "MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ",
+	}
+	unknownTexts = []string{"unknown command", "unsupported command"}
+)
+
+// callError says what is known of a call that got no reply.
+func callError(err error) *node.CallError {
+	text := err.Error()
+	// Redis says NOPERM for a command of the caller's, and this for one of the
+	// caller's script.
+	denied := containsAny(text, deniedCodes) || strings.Contains(text, "can't run this command")
+	e := &node.CallError{Err: err, Denied: denied || containsAny(text, unknownTexts)}
+	var op *net.OpError
+	dial := errors.As(err, &op) && op.Op == "dial"
+	e.Sent = !(e.Denied || dial || errors.Is(err, ErrNotSent) || containsAny(text, refusedCodes))
+	return e
+}
+
+func isNoScript(err error) bool { return strings.Contains(err.Error(), "NOSCRIPT") }
+
+// isRefusal reports whether the server does not let this user, or anybody,
+// use a command.
+func isRefusal(err error) bool {
+	return strings.Contains(err.Error(), "NOPERM ") || containsAny(err.Error(), unknownTexts)
+}
+
+func containsAny(text string, parts []string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package redisnode
+
+import (
+	"context"
+	"crypto/tls"
+	"sync/atomic"
+
+	"example.com/redlock/internal/node"
+)
+
+// Conn is one connection to a server. It may be made and made again as
+// needed.
+type Conn interface {
+	// Do sends one command and returns the reply: nil, int64, string, or []any
+	// of these. A server's error reply is an error whose text contains the
+	// server's. An error that wraps ErrNotSent promises that nothing was
+	// written.
+	//
+	// Do returns when ctx ends, whatever the server does; the command may be
+	// carried out after that, but a ctx that has ended before sends nothing. Do is safe for concurrent use, and commands
+	// begun one after the other reach the server in that order as long as the
+	// connection lasts. Do never sends a command twice.
+	Do(ctx context.Context, args ...string) (any, error)
+	// Close gives the connection up. Commands under way fail.
+	Close() error
+}
+
+// Options are the choices of Open. Nil means all defaults.
+type Options struct {
+	// TLS is for rediss URLs. Nil means the system's roots and the host of the
+	// URL as the name to verify.
+	TLS *tls.Config
+}
+
+// Node is a server as a node of a lock.
+type Node struct {
+	name     string
+	conn     Conn
+	call     script
+	hello    script
+	evalOnly atomic.Bool
+}
+
+// Open returns the node at rawURL. It does no I/O: the first use connects, and
+// a server that is down is an error of each use until it is back. A bad URL is
+// an error that quotes no credentials.
+//
+// These are URLs:
+//
+//	redis://user:password@host:6379/0
+//	rediss://host                      TLS
+//	unix:///run/redis.sock?db=0        unix://user:password@/run/redis.sock
+//	host:6379
+//
+// The port is 6379 by default, the database 0; it may also be given as ?db=N.
+// User and password are percent-decoded where they are validly encoded, and
+// may contain any character; a colon in the user must be encoded.
+func Open(rawURL string, o *Options) (*Node, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	t, err := parseURL(rawURL, o.TLS)
+	if err != nil {
+		return nil, err
+	}
+	return New(newConn(t), t.name), nil
+}
+
+// New returns the node that conn connects to. The name is for people and for
+// the configuration that clients of the node share: host:port/db, lower case,
+// without credentials. The Node closes conn.
+func New(conn Conn, name string) *Node {
+	n := &Node{name: name, conn: conn}
+	n.call.source, n.hello.source = callSource, helloSource
+	return n
+}
+
+// Name is the address without credentials: host:port/db, or path/db.
+func (n *Node) Name() string { return n.name }
+
+// Hello introduces the client to the node.
+func (n *Node) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
+	reply, err := n.run(ctx, &n.hello, encodeHello(h))
+	if err != nil {
+		return node.HelloReply{}, callError(err)
+	}
+	r, err := decodeHello(reply)
+	if err != nil {
+		return node.HelloReply{}, &node.CallError{Sent: true, Err: err}
+	}
+	return r, nil
+}
+
+// Call carries out a batch.
+func (n *Node) Call(ctx context.Context, c *node.Call) (*node.Reply, error) {
+	reply, err := n.run(ctx, &n.call, encodeCall(c))
+	if err != nil {
+		return nil, callError(err)
+	}
+	r, err := decodeCall(c, reply)
+	if err != nil {
+		return nil, &node.CallError{Sent: true, Err: err}
+	}
+	return r, nil
+}
+
+// Close closes the connection. Calls under way fail.
+func (n *Node) Close() error { return n.conn.Close() }

@@ -1,0 +1,195 @@
+-- Carries out operations on leases, in order and in one step.
+--
+-- KEYS   1 the guard, 2 the hash of token counters, 2+i the lease of operation i
+-- ARGV   1 the guard the node must show before it grants, 2 MaxTTL in ms,
+--        then seven for each operation:
+--          kind    A acquire, X extend, J join, R raise, P replace: need the guard;
+--                  d release, b break, n break now, i inspect: always run
+--          id      the attempt
+--          amount  the ttl in ms (A X J P), the stored number (R)
+--          number  the proposal (A P), the token (J R)
+--          shard   the field of the counter (A J R P), else empty
+--          extra   the last good TIME in µs, 0 for any (A), the new id (P)
+--          label   a space and the owner label, or empty (A J P)
+-- REPLY  strings: TIME in µs, the guard on the node (empty if there is none or
+--        no operation needs it), then one for each operation:
+--          G <number>, Y, A, S, N, W, E <message>
+--          H or B <number> <ms left> <id> <owner>
+--          F <number> <ms left> <sha1 of the value>
+--        number there: the highest given out in the shard (A J R P), the one
+--        stored (X d b n i; 0 for F)
+--
+-- The counters of all operations are raised before any lease is written, so
+-- that no failure leaves a lease whose number could be given out again. An
+-- operation that then does not succeed leaves a gap, which harms nothing.
+
+local call, find, match, sub, format = redis.call, string.find, string.match, string.sub, string.format
+local EXACT, SLACK = 9007199254740992, 250 -- the first number not counted exactly; ms
+local ops, maxttl = #KEYS - 2, tonumber(ARGV[2])
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local shown, trusted = '', false -- the guard on the node; whether this process may grant
+local high, given, answers = {}, {}, {} -- by shard; by operation; by operation
+
+-- Digits only: tonumber alone takes 0x10, 1e3 and blanks as well.
+local function num(s)
+  if s and #s <= 16 and find(s, '^%d+$') then
+    local n = tonumber(s, 10)
+    if n < EXACT then return n end
+  end
+end
+
+-- The parts of a value of our own: id, number, label, whether it is broken.
+local function parse(value)
+  local broken = sub(value, 1, 8) == '~broken '
+  local id, f, label = match(broken and sub(value, 9) or value, '^([0-9a-f]+):(%d+)(.*)$')
+  if id and #id == 32 and num(f) and (label == '' or sub(label, 1, 1) == ' ') then
+    return id, f, label, broken
+  end
+end
+
+-- What redis.call raises is a table on Redis, a string on other engines.
+local function failure(err) return 'E ' .. (type(err) == 'table' and err.err or tostring(err)) end
+
+local function carryOut(i)
+  local o, key = 7 * i - 4, KEYS[i + 2]
+  local kind, id, ttl, shard, newid, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 5], ARGV[o + 6]
+  if kind == 'A' or kind == 'J' then
+    if call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', ttl) then
+      return kind == 'A' and 'G ' .. given[i] or 'Y'
+    end
+  end
+  local value = call('GET', key)
+  if not value then return 'A' end
+
+  local holder, f, label, broken = parse(value)
+  if kind == 'd' then
+    if holder == id then
+      call('DEL', key) -- nobody is in line
+      return 'Y'
+    end
+  elseif kind == 'n' then
+    if holder then
+      call('DEL', key)
+      return 'Y'
+    end
+  elseif kind == 'b' then
+    if broken then return 'Y' end
+  elseif kind == 'R' then
+    if holder == id and not broken and num(f) == num(ttl) then return 'Y' end
+  elseif kind ~= 'i' and holder == (kind == 'P' and newid or id) and not broken then
+    call('PEXPIRE', key, ttl, 'GT') -- passes out of memory, never shortens
+    return (kind == 'A' or kind == 'P') and 'G ' .. f or 'Y'
+  end
+
+  local left = call('PTTL', key)
+  if not holder then
+    local number = high[shard] and format('%.0f', high[shard]) or '0'
+    return 'F ' .. number .. format(' %.0f ', left) .. redis.sha1hex(value)
+  end
+  -- More than any lease is given, or no end: the clock went back, or somebody
+  -- meddled. Operations that always run only report it.
+  local over = left < 0 or left > maxttl + SLACK
+  if over and kind ~= 'i' and kind ~= 'd' then left = maxttl end
+  if kind == 'b' then
+    call('SET', key, '~broken ' .. value, 'PX', format('%.0f', math.max(left, 1)))
+    return 'Y'
+  end
+  if kind == 'P' and holder == id and not broken then
+    call('SET', key, newid .. ':' .. given[i] .. owner, 'PX', format('%.0f', math.max(left, num(ttl))))
+    return 'G ' .. given[i]
+  end
+  if over and kind < 'a' then call('PEXPIRE', key, ARGV[2]) end
+  local number = high[shard] and format('%.0f', high[shard]) or f
+  return (broken and 'B ' or 'H ') .. number .. format(' %.0f ', left) .. holder .. ' ' .. sub(label, 2)
+end
+
+-- What the operations need.
+local grants, raises, fields = false, false, {'floor'}
+for i = 1, ops do
+  local o = 7 * i - 4
+  if ARGV[o] < 'a' then
+    grants = true
+    if ARGV[o] == 'R' then raises = true end
+    if ARGV[o + 4] ~= '' then fields[#fields + 1] = ARGV[o + 4] end
+  end
+end
+
+-- The process that would grant compares itself: run_id is drawn at its start,
+-- whatever data it loaded and whatever stands between it and the caller.
+if grants then
+  local ok, guard = pcall(call, 'GET', KEYS[1])
+  if ok and guard then shown = guard end
+  if shown == ARGV[1] then
+    local run = match(call('INFO', 'server'), 'run_id:([^\r\n]+)')
+    trusted = run ~= nil and sub(shown, 1, #run + 1) == run .. '|'
+  end
+end
+
+-- The counters.
+if trusted then
+  local raised, fault = {}, nil
+  if #fields > 1 then
+    local ok, got = pcall(call, 'HMGET', KEYS[2], unpack(fields))
+    if ok then
+      local floor = num(got[1] or '0')
+      for j = 2, #fields do
+        local n = num(got[j] or '0')
+        high[fields[j]] = n and floor and math.max(n, floor)
+      end
+    else
+      fault = failure(got)
+    end
+  end
+  for i = 1, ops do
+    local o = 7 * i - 4
+    local kind, shard = ARGV[o], ARGV[o + 4]
+    if kind < 'a' then
+      local amount, number, last = num(ARGV[o + 2]), shard == '' and 0 or num(ARGV[o + 3]), kind == 'A' and num(ARGV[o + 5])
+      if not amount or amount < 1 or not number or last == nil then
+        answers[i] = 'E bad number'
+      elseif last and last > 0 and now > last then
+        answers[i] = 'S'
+      elseif shard ~= '' then
+        local top = high[shard]
+        local f = number
+        if top and (kind == 'A' or kind == 'P') then
+          f = math.max(top + 1, math.min(number, now + SLACK * 1000))
+        end
+        if fault or not top or f >= EXACT then
+          answers[i] = fault or 'E bad counter'
+        else
+          given[i] = format('%.0f', f)
+          if f > top then
+            high[shard] = f
+            raised[#raised + 1] = shard
+            raised[#raised + 1] = given[i]
+          end
+        end
+      end
+    end
+  end
+  if #raised > 0 then
+    -- A first write that needs no memory, even one that does nothing, lets the
+    -- script go on writing when memory is short: a raise is for a lease that
+    -- exists already.
+    if raises then pcall(call, 'HDEL', KEYS[2], '') end
+    local ok, err = pcall(call, 'HSET', KEYS[2], unpack(raised))
+    if not ok then
+      for i in pairs(given) do answers[i] = failure(err) end
+    end
+  end
+end
+
+local reply = {format('%.0f', now), shown}
+for i = 1, ops do
+  local answer = answers[i]
+  if not answer and ARGV[7 * i - 4] < 'a' and not trusted then answer = 'N' end
+  if not answer then
+    local ok, said = true, carryOut(i)
+    answer = ok and said or failure(said)
+    if not ok and find(answer, 'WRONGTYPE', 1, true) then answer = 'W' end
+  end
+  reply[i + 2] = answer
+end
+return reply
