@@ -31,10 +31,15 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err != nil {
 		return nil, err
 	}
-	b.emit(backend.Event{
-		Kind: backend.EventAcquired, Name: r.Name, Token: a.Token(), Took: b.clock.Now().Sub(w.begun),
-	})
+	w.report(a)
 	return a, nil
+}
+
+// report tells of the lease that the wait has ended with.
+func (w *waiter) report(a *attempt) {
+	w.backend.emit(backend.Event{
+		Kind: backend.EventAcquired, Name: w.req.Name, Token: a.Token(), Took: w.backend.clock.Now().Sub(w.begun),
+	})
 }
 
 // checkRequest reports what in r cannot be done, before anything is sent.

@@ -192,6 +192,7 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 	case <-ctx.Done():
 	}
 	if a.giveUp() {
+		w.report(a)
 		return a, nil
 	}
 	v := a.verdict()

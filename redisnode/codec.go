@@ -68,7 +68,11 @@ func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func encodeHello(h node.Hello) []string {
-	return []string{"", "", "1", h.Keys.Guard(), h.Conf.String()}
+	change := "1"
+	if h.Look {
+		change = "0"
+	}
+	return []string{"", "", "1", h.Keys.Guard(), h.Conf.String(), change}
 }
 
 // decodeCall reads the reply of call.lua to c. Whatever the server sent, it

@@ -13,17 +13,15 @@ import (
 )
 
 const (
-	// connectLimit bounds the TCP and TLS handshakes, and then again the
-	// server's HELLO. A server or network that comes back is noticed when the
-	// try under way ends: so this is also about how long recovery takes. No
-	// node that needs longer can vote within NodeTimeout.
+	// connectLimit bounds the TCP and TLS handshakes. A server or network that
+	// comes back is noticed when the try under way ends: so this is also about
+	// how long recovery takes. No node that needs longer can vote within
+	// NodeTimeout.
 	connectLimit = time.Second
 	// A connection without replies for quietLimit is asked with a PING, and
-	// given up if that is not answered for quietLimit either. Waiting for the
-	// kernel would take minutes where packets vanish.
+	// given up if that is not answered for quietLimit either; HELLO has as
+	// long. Waiting for the kernel would take minutes where packets vanish.
 	quietLimit = time.Second
-	// keepAlive is for connections of a process that is itself suspended.
-	keepAlive = 5 * time.Second
 	// maxUnanswered stays below the 1,024 places of the client's ring, which
 	// blocks, whatever the caller's ctx, when it is full.
 	maxUnanswered = 1000
@@ -56,20 +54,11 @@ func newConn(t target) *reconn {
 
 // Do implements Conn.
 func (c *reconn) Do(ctx context.Context, args ...string) (any, error) {
-	// The second try is for a connection that ended while nobody was using it.
-	for try := 1; ; try++ {
-		l, err := c.connected(ctx)
-		if err != nil {
-			return nil, notSent(err)
-		}
-		reply, err := l.do(ctx, args)
-		if !errors.Is(err, errOver) {
-			return reply, err
-		}
-		if try == 2 {
-			return nil, notSent(err)
-		}
+	l, err := c.connected(ctx)
+	if err != nil {
+		return nil, notSent(err)
 	}
+	return l.do(ctx, args)
 }
 
 // connected returns a link that was up a moment ago. All who ask while a dial
@@ -129,9 +118,8 @@ func (l *link) run(life context.Context, t target) {
 		ForceSingleClient: true, PipelineMultiplex: -1, AlwaysPipelining: true,
 		DisableRetry: true, DisableCache: true, ClientSetInfo: rueidis.DisableClientSetInfo,
 		ReadBufferEachConn: bufferBytes, WriteBufferEachConn: bufferBytes,
-		// Here these two are the limit of HELLO, and the quiet before a PING.
-		Dialer:           net.Dialer{Timeout: connectLimit, KeepAlive: quietLimit},
-		ConnWriteTimeout: quietLimit,
+		// The quiet before a PING, and the limit of a PING and of HELLO.
+		Dialer: net.Dialer{KeepAlive: quietLimit}, ConnWriteTimeout: quietLimit,
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 			if l.socket != nil || l.over.Load() {
 				return nil, errOver
@@ -152,6 +140,8 @@ func (l *link) run(life context.Context, t target) {
 	close(l.ready)
 	if l.err == nil {
 		<-l.socket.ended
+	}
+	if l.socket != nil {
 		l.socket.forget()
 	}
 	if l.client != nil {
@@ -162,7 +152,8 @@ func (l *link) run(life context.Context, t target) {
 func dial(ctx context.Context, t target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	conn, err := (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, t.network, t.address)
+	var dialer net.Dialer // with TCP keepalive by default; it resolves names anew
+	conn, err := dialer.DialContext(ctx, t.network, t.address)
 	if err != nil || t.tls == nil {
 		return conn, err
 	}
@@ -179,11 +170,11 @@ func (l *link) do(ctx context.Context, args []string) (any, error) {
 	if number-l.answered.Load() > maxUnanswered {
 		l.socket.Close()
 	}
-	if l.over.Load() {
-		return nil, errOver
-	}
 	result := l.client.Do(ctx, l.client.B().Arbitrary(args...).Build())
 	reply, err := result.ToAny()
+	if errors.Is(err, errOver) {
+		return nil, notSent(err)
+	}
 	if result.NonRedisError() == nil {
 		for {
 			seen := l.answered.Load()

@@ -13,7 +13,12 @@ import (
 // command was not written.
 var ErrNotSent = errors.New("not sent")
 
-func notSent(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
+func notSent(err error) error {
+	if errors.Is(err, ErrNotSent) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotSent, err)
+}
 
 // The codes with which a server refuses a command, or a script before its
 // first write. They are looked for anywhere in the text, because clients wrap

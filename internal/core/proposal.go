@@ -1,10 +1,6 @@
 package core
 
-import (
-	"time"
-
-	"example.com/redlock/fence"
-)
+import "example.com/redlock/fence"
 
 // Proposer makes the numbers that attempts propose as tokens: a hybrid clock in
 // microseconds, after Lamport's logical clocks (1978). Each is larger than the
@@ -26,22 +22,25 @@ func (p *Proposer) Saw(n uint64) { p.last = max(p.last, n) }
 
 // NodeClock estimates the clock of one node from its replies.
 type NodeClock struct {
-	known  bool
-	offset int64 // node microseconds at instant zero, at most
+	// What the node's clock read at some time after sent; zero if unknown.
+	micros int64
+	sent   Instant
 }
+
+// driftAllowance is how much faster a node's clock is taken to run than ours
+// since it was last read. Clocks that are being slewed differ by less.
+const driftAllowance = 0.1
 
 // Observe notes that a node's clock read micros at some time after sent.
-func (c *NodeClock) Observe(sent Instant, micros int64) {
-	c.known = true
-	c.offset = micros - int64(sent)/int64(time.Microsecond)
-}
+func (c *NodeClock) Observe(sent Instant, micros int64) { c.sent, c.micros = sent, micros }
 
 // Latest returns the latest that the node's clock can show at an instant, in
-// microseconds, and 0 if nothing is known. It errs by one round trip at most,
-// on the late side.
+// microseconds, and 0 if nothing is known. It errs on the late side, by one
+// round trip and a tenth of the time since the clock was read.
 func (c *NodeClock) Latest(at Instant) int64 {
-	if !c.known {
+	if c.micros == 0 {
 		return 0
 	}
-	return c.offset + int64(at)/int64(time.Microsecond)
+	passed := at.Sub(c.sent)
+	return c.micros + passed.Microseconds() + int64(float64(passed.Microseconds())*driftAllowance) + 1
 }

@@ -23,10 +23,12 @@ type Clock struct {
 const leastSleep = 100 * time.Millisecond
 
 // New returns a clock that starts now.
-func New() *Clock { return newClock(time.Now(), timeAsleep()) }
+func New() *Clock { return NewAsleep(timeAsleep()) }
 
-func newClock(base time.Time, asleep func() time.Duration) *Clock {
-	return &Clock{base: base, asleep: asleep, asleepAt0: asleep()}
+// NewAsleep returns a clock that starts now on a machine that says itself how
+// long it has been asleep, for tests.
+func NewAsleep(asleep func() time.Duration) *Clock {
+	return &Clock{base: time.Now(), asleep: asleep, asleepAt0: asleep()}
 }
 
 // Now returns the time on the clock. It is never zero. It knows of time asleep

@@ -156,8 +156,8 @@ func (c Code) String() string {
 type Answer struct {
 	Code Code
 	// Token is the number granted (Granted), or the highest number that the
-	// node has given out in the shard (Held, Broken, Foreign to an Acquire or
-	// Join), or the stored number (Held, Broken to an Inspect).
+	// node has given out in the shard (Held, Broken, Foreign to an operation
+	// that Counts), or the stored number (Held, Broken to any other).
 	Token uint64
 	// Remaining is the holder's remaining time in milliseconds (Held, Broken,
 	// Foreign); -1 if the key never expires.

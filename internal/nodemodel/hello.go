@@ -23,6 +23,8 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 		reply.Standing, reply.Guard = node.StandingMismatch, shown.Text
 		return reply
 	}
-	n.Set(key, Value{Text: own})
+	if !h.Look {
+		n.Set(key, Value{Text: own})
+	}
 	return reply
 }

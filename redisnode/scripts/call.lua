@@ -53,9 +53,9 @@ local function failure(err) return 'E ' .. (type(err) == 'table' and err.err or 
 
 local function carryOut(i)
   local o, key = 7 * i - 4, KEYS[i + 2]
-  local kind, id, ttl, shard, newid, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 5], ARGV[o + 6]
+  local kind, id, amount, shard, newid, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 5], ARGV[o + 6]
   if kind == 'A' or kind == 'J' then
-    if call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', ttl) then
+    if call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', amount) then
       return kind == 'A' and 'G ' .. given[i] or 'Y'
     end
   end
@@ -76,9 +76,9 @@ local function carryOut(i)
   elseif kind == 'b' then
     if broken then return 'Y' end
   elseif kind == 'R' then
-    if holder == id and not broken and num(f) == num(ttl) then return 'Y' end
+    if holder == id and not broken and num(f) == num(amount) then return 'Y' end
   elseif kind ~= 'i' and holder == (kind == 'P' and newid or id) and not broken then
-    call('PEXPIRE', key, ttl, 'GT') -- passes out of memory, never shortens
+    call('PEXPIRE', key, amount, 'GT') -- passes out of memory, never shortens
     return (kind == 'A' or kind == 'P') and 'G ' .. f or 'Y'
   end
 
@@ -88,7 +88,7 @@ local function carryOut(i)
     return 'F ' .. number .. format(' %.0f ', left) .. redis.sha1hex(value)
   end
   -- More than any lease is given, or no end: the clock went back, or somebody
-  -- meddled. Operations that always run only report it.
+  -- meddled. Release and inspect only report it: they need no guard.
   local over = left < 0 or left > maxttl + SLACK
   if over and kind ~= 'i' and kind ~= 'd' then left = maxttl end
   if kind == 'b' then
@@ -96,7 +96,7 @@ local function carryOut(i)
     return 'Y'
   end
   if kind == 'P' and holder == id and not broken then
-    call('SET', key, newid .. ':' .. given[i] .. owner, 'PX', format('%.0f', math.max(left, num(ttl))))
+    call('SET', key, newid .. ':' .. given[i] .. owner, 'PX', format('%.0f', math.max(left, num(amount))))
     return 'G ' .. given[i]
   end
   if over and kind < 'a' then call('PEXPIRE', key, ARGV[2]) end
@@ -186,7 +186,7 @@ for i = 1, ops do
   local answer = answers[i]
   if not answer and ARGV[7 * i - 4] < 'a' and not trusted then answer = 'N' end
   if not answer then
-    local ok, said = true, carryOut(i)
+    local ok, said = pcall(carryOut, i)
     answer = ok and said or failure(said)
     if not ok and find(answer, 'WRONGTYPE', 1, true) then answer = 'W' end
   end

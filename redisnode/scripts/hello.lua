@@ -2,10 +2,11 @@
 -- where there is none, and says who the node is.
 --
 -- KEYS   1 the guard
--- ARGV   1 the configuration
--- REPLY  strings: TIME in µs, the standing (ok, new, adopted, mismatch), the
---        guard now, the guard before (adopted, else empty), run_id, version,
---        role, mode, maxmemory in bytes, its policy
+-- ARGV   1 the configuration, 2 whether to change anything: 1, or 0 to only look
+-- REPLY  strings: TIME in µs, the standing (ok, new, adopted, mismatch; to a
+--        look: what it would be), the guard that goes with it, the guard before
+--        (adopted, else empty), run_id, version, role, mode, maxmemory in bytes,
+--        its policy
 
 local time = redis.call('TIME')
 local info = '\n' .. redis.call('INFO', 'server') .. '\n' .. redis.call('INFO', 'replication')
@@ -27,7 +28,7 @@ elseif shown ~= own then
     standing, own = 'mismatch', shown
   end
 end
-if standing == 'new' or standing == 'adopted' then redis.call('SET', KEYS[1], own) end
+if ARGV[2] == '1' and (standing == 'new' or standing == 'adopted') then redis.call('SET', KEYS[1], own) end
 return {
   string.format('%.0f', time[1] * 1000000 + time[2]), standing, own, previous, run, field('redis_version'),
   field('role'), field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),

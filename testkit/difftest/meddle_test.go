@@ -1,0 +1,230 @@
+package difftest
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+
+	"example.com/redlock/internal/node"
+	"example.com/redlock/internal/nodemodel"
+)
+
+// values are what other clients, operators and bugs may leave in a lease key:
+// leases with odd deadlines, near misses of leases, foreign values.
+func (w *world) value() string {
+	id := pick(w.rnd, ids...)
+	return pick(w.rnd,
+		id+":5", id+":5 somebody else", id+":007 zeros", "~broken "+id+":5", "~broken "+id+":9 owner", id+":5 ",
+		id+":", id+":5x", id+":12345678901234567", id+":9007199254740992", id+":9007199254740991", id+":-5",
+		id[1:]+":5", id+"0:5", "ABCDEF"+id[6:]+":5", "~broken", "~broken ~broken "+id+":5", "~shared",
+		"8f2d-foreign-client", "", "\x00\xff", "redlock:{a}",
+	)
+}
+
+// meddle does to both what no call of ours does.
+func (w *world) meddle(restartEvery int) {
+	if w.rnd.IntN(restartEvery) == 0 {
+		w.restart()
+		w.model.Restart(w.runID(), false)
+		w.hello()
+		return
+	}
+	key := w.keys.Lease(pick(w.rnd, names...))
+	switch w.rnd.IntN(20) {
+	case 0:
+		w.do("DEL", key)
+		w.model.Delete(key)
+	case 1:
+		w.do("DEL", key)
+		w.do("HSET", key, "x", "y")
+		w.model.Delete(key)
+		w.model.SetField(key, "x", "y")
+	case 2:
+		w.do("FLUSHALL")
+		w.model.Flush()
+		if w.rnd.IntN(8) > 0 {
+			w.hello()
+		}
+	case 3:
+		w.do("SCRIPT", "FLUSH")
+	case 4:
+		w.hello()
+	case 5:
+		w.spoilCounters()
+	case 6:
+		w.spoilGuard()
+	default:
+		w.setForeign(key, w.value())
+	}
+}
+
+func (w *world) setForeign(key, text string) {
+	sum := sha1.Sum([]byte(text))
+	w.foreign[nodemodel.HolderOf(text)] = hex.EncodeToString(sum[:])
+	v := nodemodel.Value{Text: text}
+	// Below, above and far above what a lease may have; none.
+	ttl := pick[int64](w.rnd, 0, 60, 800, maxTTL-100, maxTTL+node.ClockSlack-100, maxTTL+node.ClockSlack+100, 3_600_000)
+	w.do("SET", key, text)
+	if ttl > 0 {
+		w.do("PEXPIRE", key, strconv.FormatInt(ttl, 10))
+		_, v.Expires = w.deadline(key)
+	}
+	w.model.Set(key, v)
+}
+
+func (w *world) spoilCounters() {
+	tokens := w.keys.Tokens()
+	w.do("DEL", tokens)
+	w.model.Delete(tokens)
+	switch w.rnd.IntN(5) {
+	case 0:
+		w.do("SET", tokens, "no hash")
+		w.model.Set(tokens, nodemodel.Value{Text: "no hash"})
+	case 1:
+		w.setField(tokens, node.FloorField, strconv.FormatInt(w.now()+1e6, 10))
+	default:
+		field := pick(w.rnd, node.FloorField, strconv.Itoa(node.Shard(pick(w.rnd, names...))))
+		w.setField(tokens, field, pick(w.rnd, "", "x", "-1", "12.5", "1e3", "0x10", " 7", "007", "9007199254740991",
+			"9007199254740992", "99999999999999999999"))
+	}
+}
+
+func (w *world) setField(key, field, text string) {
+	w.do("HSET", key, field, text)
+	w.model.SetField(key, field, text)
+}
+
+// spoilGuard stores a guard that is none, or one of another process: data
+// that came from elsewhere.
+func (w *world) spoilGuard() {
+	text := pick(w.rnd, "junk", "", usualConf.Guard("another"), usualConf.Guard("another"))
+	w.do("SET", w.keys.Guard(), text)
+	w.model.Set(w.keys.Guard(), nodemodel.Value{Text: text})
+	if w.rnd.IntN(4) == 0 {
+		return
+	}
+	w.hello()
+	// Come back from junk, or nothing would be granted any more.
+	if w.rnd.IntN(4) > 0 {
+		w.do("DEL", w.keys.Guard())
+		w.model.Delete(w.keys.Guard())
+		w.hello()
+	}
+}
+
+// compareState compares all keys and takes over the server's deadlines, so
+// that small differences do not add up.
+func (w *world) compareState() {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard()) {
+		left, expires := w.deadline(key)
+		v, ok := w.model.Get(key, 0)
+		if ok && v.Expires != 0 && left != -1 && left <= 2*toleranceMS {
+			continue // expiring, or just expired
+		}
+		if kind := w.text("TYPE", key); ok != (kind == "string") || !ok && (left == -2) == w.isHash(key) {
+			w.fail(key, fmt.Sprintf("type %s, model has a string: %v", kind, ok))
+		}
+		if !ok {
+			continue
+		}
+		if text := w.text("GET", key); text != v.Text {
+			w.fail(key, fmt.Sprintf("server %q, model %q", text, v.Text))
+		}
+		if (left == -1) != (v.Expires == 0) {
+			w.fail(key, fmt.Sprintf("remaining: server %d, model expires at %d", left, v.Expires))
+		}
+		if v.Expires != 0 {
+			if delta := expires - v.Expires; max(delta, -delta) > toleranceMS {
+				w.fail(key, fmt.Sprintf("deadline: server %d ms later than the model", delta))
+			}
+			v.Expires = expires
+			w.model.Set(key, v)
+		}
+	}
+	w.compareCounters()
+}
+
+// deadline returns what PTTL says, and the millisecond it means.
+func (w *world) deadline(key string) (left, expires int64) {
+	for {
+		before := w.now()
+		left = w.number("PTTL", key)
+		// A pause in between would be taken for a difference.
+		if w.now()-before < 2000 {
+			return left, before/1000 + max(left, 0)
+		}
+	}
+}
+
+func (w *world) isHash(key string) bool {
+	_, ok := w.model.Field(key, "x")
+	return ok
+}
+
+func (w *world) compareCounters() {
+	tokens := w.keys.Tokens()
+	if text, ok := w.model.Get(tokens, 0); ok {
+		if got := w.text("GET", tokens); got != text.Text {
+			w.fail(tokens, got)
+		}
+		return
+	}
+	m := w.do("HGETALL", tokens)
+	got, err := m.AsStrMap()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := 0
+	for _, field := range counterFields() {
+		text, ok := w.model.Field(tokens, field)
+		if got[field] != text {
+			w.fail(tokens, fmt.Sprintf("%s: server %q, model %q", field, got[field], text))
+		}
+		if ok {
+			n++
+		}
+	}
+	if len(got) != n {
+		w.fail(tokens, fmt.Sprintf("server %q, model has %d", got, n))
+	}
+}
+
+func counterFields() []string {
+	fields := map[string]bool{node.FloorField: true}
+	for _, name := range names {
+		fields[strconv.Itoa(node.Shard(name))] = true
+	}
+	var list []string
+	for f := range fields {
+		list = append(list, f)
+	}
+	return list
+}
+
+func (w *world) fail(key, what string) {
+	w.t.Helper()
+	w.t.Fatalf("%q: %s", key, what)
+}
+
+// adopt makes the model equal to the server after a batch that could not be
+// compared.
+func (w *world) adopt() {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Tokens()) {
+		w.model.Delete(key)
+		switch w.text("TYPE", key) {
+		case "string":
+			v := nodemodel.Value{Text: w.text("GET", key)}
+			if left, expires := w.deadline(key); left >= 0 {
+				v.Expires = expires
+			}
+			w.model.Set(key, v)
+		case "hash":
+			m := w.do("HGETALL", key)
+			fields, _ := m.AsStrMap()
+			for field, text := range fields {
+				w.model.SetField(key, field, text)
+			}
+		}
+	}
+}
