@@ -1,0 +1,223 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"example.com/redlock/testkit/await"
+	"example.com/redlock/testkit/redisserver"
+)
+
+// decode reads the one JSON object on a line.
+func decode[T any](t *testing.T, line string) (v T) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&v); err != nil || strings.Count(strings.TrimSpace(line), "\n") != 0 {
+		t.Fatalf("%v in %q", err, line)
+	}
+	return v
+}
+
+func TestHandleGoesFromCommandToCommand(t *testing.T) {
+	name := lockName(t)
+	r := run(t, "acquire", "-n", "--ttl", "5", name)
+	if r.code != 0 || strings.Count(r.stdout, "\n") != 1 || r.stderr != "" {
+		t.Fatal(r)
+	}
+	first := strings.TrimSpace(r.stdout)
+	run(t, "run", "-n", name, "true").want(t, 75, "")
+
+	got := decode[handleLine](t, run(t, "extend", "--json", "--ttl", "6", "--owner", "next", first).stdout)
+	if got.Name != name || got.Token == 0 || got.TTLMS != 6000 || got.Owner != "next" || got.RemainingMS < 3000 || got.RemainingMS > 6000 || got.Handle == first {
+		t.Errorf("%+v", got)
+	}
+	// The first is spent.
+	run(t, "extend", first).want(t, 79, "")
+	run(t, "release", first).want(t, 79, "")
+	run(t, "run", "-n", name, "true").want(t, 75, "")
+
+	// By standard input, so that it is not in the list of processes.
+	cmd := command(t, nil, "release", "-")
+	cmd.Stdin = strings.NewReader(got.Handle + "\n")
+	startCommand(t, cmd).wantExit(0)
+	run(t, "run", "-n", name, "true").want(t, 0, "")
+	run(t, "release", got.Handle).want(t, 79, "")
+
+	// No handle is in an error.
+	if r := run(t, "release", got.Handle); strings.Contains(r.stderr, got.Handle) {
+		t.Errorf("the secret is out: %s", r.stderr)
+	}
+	empty := command(t, nil, "release", "-")
+	startCommand(t, empty).wantExit(64)
+}
+
+func TestAcquiredLockEndsWithItsTTL(t *testing.T) {
+	name := lockName(t)
+	begin := time.Now()
+	line := decode[handleLine](t, run(t, "acquire", "--json", "--ttl", "0.8", name).stdout)
+	run(t, "run", "-w", "5", name, "true").want(t, 0, "")
+	if took := time.Since(begin); took < time.Duration(line.RemainingMS)*time.Millisecond {
+		t.Errorf("free after %v of %d ms", took, line.RemainingMS)
+	}
+	run(t, "extend", line.Handle).want(t, 79, "")
+}
+
+// A handle that nobody could read is given back.
+func TestAcquireWithoutAReader(t *testing.T) {
+	name := lockName(t)
+	cmd := command(t, nil)
+	cmd.Path = "/bin/sh"
+	cmd.Args = []string{"sh", "-c", `{ sleep 0.2; "$0" acquire "$1"; echo $? >&2; } | true; true`, binary, name}
+	p := startCommand(t, cmd)
+	p.wantExit(0)
+	await.True(t, patience, "acquire has ended", func() bool { return strings.HasSuffix(p.stderr.String(), "125\n") })
+	run(t, "run", "-n", name, "true").want(t, 0, "")
+}
+
+func TestStatus(t *testing.T) {
+	name := lockName(t)
+	run(t, "status", name).want(t, 0, name+": free\n")
+	p := start(t, "run", "--owner", "me", name, "sh", "-c", `echo "$REDLOCK_FENCE"; exec sleep 1000`)
+	token := number(t, p.line())
+	if r := run(t, "status", "-v", name); r.code != 0 || !strings.Contains(r.stdout, `held by "me", token `) || strings.Count(r.stdout, "\n") != 6 {
+		t.Error(r)
+	}
+	st := decode[statusLine](t, run(t, "status", "--json", name).stdout)
+	if st.Name != name || !st.Held || st.Foreign || st.Broken || st.Owner != "me" || int(st.Token) != token || st.RemainingMS < 1 || len(st.Nodes) != 5 {
+		t.Errorf("%+v", st)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wantExit(143)
+
+	handle := strings.TrimSpace(run(t, "acquire", name).stdout)
+	if r := run(t, "break", "--json", name); r.code != 0 || decode[nameLine](t, r.stdout).Name != name {
+		t.Error(r)
+	}
+	if st := decode[statusLine](t, run(t, "status", "--json", name).stdout); !st.Broken {
+		t.Errorf("%+v", st)
+	}
+	run(t, "extend", handle).want(t, 79, "")
+
+	r := run(t, "status", "--json")
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	if r.code != 0 || len(lines) != 5 {
+		t.Fatal(r)
+	}
+	for _, line := range lines {
+		if n := decode[nodeLine](t, line); n.Standing != "ok" || n.RunID == "" || n.Version == "" || n.Node == "" || n.Error != "" {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// init declares blank nodes, leaves its own alone, and says of others what they
+// are; status without a name changes nothing.
+func TestInit(t *testing.T) {
+	var urls []string
+	for _, s := range redisserver.StartN(t, 3) {
+		urls = append(urls, s.URL())
+	}
+	list := "--nodes=" + strings.Join(urls, ",")
+	for range 2 {
+		if r := run(t, "status", list); r.code != 0 || strings.Count(r.stdout, " new\n") != 3 {
+			t.Fatal(r)
+		}
+	}
+	if r := run(t, "init", list); r.code != 0 || strings.Count(r.stdout, "\n") != 3 {
+		t.Fatal(r)
+	}
+	if r := run(t, "init", "--json", list); r.code != 0 || decode[nodeLine](t, strings.SplitAfter(r.stdout, "\n")[0]).Standing != "ok" {
+		t.Fatal(r)
+	}
+	for _, args := range [][]string{{"init", "--max-ttl", "20"}, {"status", "--max-ttl", "20"}, {"run", "--max-ttl", "20", "n", "true"}} {
+		r := run(t, append([]string{list}, args...)...)
+		if r.code != 78 || !strings.Contains(r.stdout+r.stderr, "MaxTTL") && !strings.Contains(r.stdout+r.stderr, "max") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
+func TestUp(t *testing.T) {
+	for _, engine := range []string{"redis", "embedded", "auto"} {
+		t.Run(engine, func(t *testing.T) {
+			p := startEnv(t, []string{"REDLOCK_NODES="}, "up", "--nodes", "3", "--port", freePorts(t), "--engine", engine)
+			line := p.line()
+			list, ok := strings.CutPrefix(line, "REDLOCK_NODES=")
+			if !ok || strings.Count(list, ",") != 2 {
+				t.Fatal(line)
+			}
+			// As the shell takes it.
+			out, err := exec.Command("sh", "-c", "export "+line+`; printf %s "$REDLOCK_NODES"`).Output()
+			if err != nil || string(out) != list {
+				t.Errorf("%q, %v", out, err)
+			}
+			if r := runEnv(t, []string{line}, "status"); r.code != 0 || strings.Count(r.stdout, " ok\n") != 3 {
+				t.Error("not initialised:", r)
+			}
+			runEnv(t, []string{line}, "run", "n", "echo", "ran").want(t, 0, "ran\n")
+			p.signal(syscall.SIGINT)
+			p.wantExit(0)
+			if rest := p.rest(); rest != "" {
+				t.Errorf("more on stdout: %q", rest)
+			}
+			runEnv(t, []string{line}, "run", "--connect-wait", "0.2", "n", "true").want(t, 69, "")
+		})
+	}
+}
+
+// A port that is taken is an error, and leaves no server behind.
+func TestUpOnATakenPort(t *testing.T) {
+	taken := strings.TrimPrefix(nodes[0], "redis://127.0.0.1:")
+	for _, engine := range []string{"redis", "embedded"} {
+		r := run(t, "up", "--nodes", "1", "--port", taken, "--engine", engine)
+		if r.code != 125 || r.stdout != "" || !strings.Contains(r.stderr, taken) {
+			t.Errorf("%s: %+v", engine, r)
+		}
+	}
+}
+
+func TestCompletionAndVersion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if r := run(t, "completion", shell); r.code != 0 || !strings.Contains(r.stdout, "redlock") {
+			t.Errorf("%s: %+v", shell, r)
+		}
+	}
+	flag, cmd := run(t, "--version"), run(t, "version")
+	if flag.code != 0 || flag.stdout != cmd.stdout || !strings.HasPrefix(flag.stdout, "redlock ") {
+		t.Error(flag, cmd)
+	}
+	if v := decode[versionLine](t, run(t, "version", "--json").stdout); v.Version == "" || v.Go == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// freePorts returns the first of three ports that were free a moment ago.
+func freePorts(t *testing.T) string {
+	t.Helper()
+	const lowest, highest = 10000, 19990 // no system takes these for outgoing connections
+	for {
+		first := lowest + rand.IntN(highest-lowest)
+		free := 0
+		for port := first; port < first+3; port++ {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err == nil {
+				l.Close()
+				free++
+			}
+		}
+		if free == 3 {
+			return strconv.Itoa(first)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"example.com/redlock"
+	"example.com/redlock/testkit/embedded"
+	"example.com/redlock/testkit/redisserver"
+	"github.com/spf13/cobra"
+)
+
+// upLine is what up prints with --json.
+type upLine struct {
+	Nodes  []string `json:"nodes"`
+	Engine string   `json:"engine"`
+}
+
+func (a *app) upCommand() *cobra.Command {
+	var (
+		nodes, port int
+		engine      string
+	)
+	cmd := &cobra.Command{
+		Use:   "up [flags]",
+		Short: "Run local nodes until interrupted",
+		Long: `Starts nodes on this machine, declares them new, prints REDLOCK_NODES=URLS on
+standard output, and ends them when it is interrupted. They keep nothing on disk.`,
+		Example: `  redlock up >nodes.env &
+  export $(cat nodes.env)`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if nodes < 1 || port < 1 || port+nodes-1 > 65535 {
+				return usagef("%d nodes from port %d on", nodes, port)
+			}
+			return a.up(cmd, engine, nodes, port)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	// Here --nodes is a number: the URLs are what comes out.
+	flags.IntVar(&nodes, "nodes", 5, "how `many` nodes")
+	flags.IntVar(&port, "port", 7101, "port of the first; the others follow")
+	flags.StringVar(&engine, "engine", "auto", "redis, embedded, or auto: redis if it is installed")
+	return cmd
+}
+
+func (a *app) up(cmd *cobra.Command, engine string, n, port int) error {
+	c, err := a.configure(func(flag string) bool { return flag != "nodes" && cmd.Flags().Changed(flag) })
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	if engine == "auto" {
+		engine = "redis"
+		if _, err := redisserver.Find(); err != nil {
+			engine = "embedded"
+		}
+	}
+	nodes, err := startNodes(ctx, engine, n, port)
+	defer nodes.stop()
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	c.Nodes = nodes.urls
+	if err := a.declare(ctx, c); err != nil {
+		return interrupted(ctx, err)
+	}
+	if a.json {
+		err = a.emit(upLine{nodes.urls, engine})
+	} else {
+		_, err = fmt.Fprintf(a.out, "REDLOCK_NODES=%s\n", strings.Join(nodes.urls, ","))
+	}
+	if err != nil {
+		return err
+	}
+	a.log.Info("up", "engine", engine, "nodes", n)
+	<-ctx.Done() // the interruption is how it ends well
+	return nil
+}
+
+// declare declares the nodes of c new.
+func (a *app) declare(ctx context.Context, c config) error {
+	lk, err := a.open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer a.close(lk)
+	_, err = lk.Init(ctx)
+	return err
+}
+
+// localNodes are nodes that live as long as this process at most.
+type localNodes struct {
+	urls  []string
+	stops []func() error
+}
+
+// startNodes starts n nodes, on ports from port on, or on free ones if it is 0.
+// What has been started is returned also with an error.
+func startNodes(ctx context.Context, engine string, n, port int) (*localNodes, error) {
+	nodes := &localNodes{}
+	for i := range n {
+		at := 0
+		if port != 0 {
+			at = port + i
+		}
+		switch engine {
+		case "redis":
+			s, err := redisserver.Start(ctx, redisserver.Options{Port: at})
+			if err != nil {
+				return nodes, err
+			}
+			nodes.add(s.URL(), s.Stop)
+		case "embedded":
+			s, err := embedded.Start(embedded.Options{Port: at})
+			if err != nil {
+				return nodes, err
+			}
+			nodes.add(s.URL(), s.Close)
+		default:
+			return nodes, usagef("--engine is %q, not auto, redis or embedded", engine)
+		}
+	}
+	return nodes, nil
+}
+
+func (ns *localNodes) add(url string, stop func() error) {
+	ns.urls = append(ns.urls, url)
+	ns.stops = append(ns.stops, stop)
+}
+
+func (ns *localNodes) stop() error {
+	var errs []error
+	for _, stop := range slices.Backward(ns.stops) {
+		errs = append(errs, stop())
+	}
+	return errors.Join(errs...)
+}
+
+// demoNodes is how many nodes a demo has.
+const demoNodes = 5
+
+// demoLocker opens nodes inside this process.
+func (a *app) demoLocker(ctx context.Context, c config) (*redlock.Locker, func(), error) {
+	nodes, err := startNodes(ctx, "embedded", demoNodes, 0)
+	if err != nil {
+		return nil, nil, errors.Join(err, nodes.stop())
+	}
+	c.Nodes = nodes.urls
+	lk, err := a.open(ctx, c)
+	if err == nil {
+		if _, err = lk.Init(ctx); err != nil {
+			a.close(lk)
+		}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, nodes.stop())
+	}
+	a.log.Warn(fmt.Sprintf("demo: %d nodes inside this process, which exclude nobody else", demoNodes))
+	return lk, func() {
+		a.close(lk)
+		_ = nodes.stop() // they end with us
+	}, nil
+}
