@@ -16,21 +16,24 @@ import (
 // charge stands for work that must not be done twice.
 func charge(context.Context, string, fence.Token) error { return nil }
 
-// pay is the example of the README, word for word.
-func pay(ctx context.Context) error {
-	// README begin
-	lk, err := redlock.Open(ctx, []string{"redis://a:6379", "redis://b:6379", "redis://c:6379"}, nil)
-	if err != nil {
-		return err
-	}
-	defer lk.Close(ctx)
+// This is the example of the README. It needs servers, so it only compiles here.
+func ExampleOpen() {
+	pay := func(ctx context.Context) error {
+		// README begin
+		lk, err := redlock.Open(ctx, []string{"redis://a:6379", "redis://b:6379", "redis://c:6379"}, nil)
+		if err != nil {
+			return err
+		}
+		defer lk.Close(ctx)
 
-	return lk.Do(ctx, "invoice/42", nil, func(ctx context.Context, l *redlock.Lease) error {
-		// ctx ends, with the reason, before anybody else can hold invoice/42.
-		// The token lets the database refuse whoever comes late.
-		return charge(ctx, "invoice/42", l.Token())
-	})
-	// README end
+		return lk.Do(ctx, "invoice/42", nil, func(ctx context.Context, l *redlock.Lease) error {
+			// ctx ends, with the reason, before anybody else can hold invoice/42.
+			// The token lets the database refuse whoever comes late.
+			return charge(ctx, "invoice/42", l.Token())
+		})
+		// README end
+	}
+	_ = pay
 }
 
 // openInMemory returns a Locker over three nodes in memory.

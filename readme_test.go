@@ -24,8 +24,8 @@ func TestReadmeExampleCompiles(t *testing.T) {
 		}
 		return inside
 	}
-	compiled := between(read("example_test.go"), "\t// README begin\n", "\t// README end\n")
-	compiled = strings.TrimPrefix(strings.ReplaceAll(compiled, "\n\t", "\n"), "\t")
+	compiled := between(read("example_test.go"), "\t\t// README begin\n", "\t\t// README end\n")
+	compiled = strings.TrimPrefix(strings.ReplaceAll(compiled, "\n\t\t", "\n"), "\t\t")
 	if shown := between(read("README.md"), "```go\n", "```\n"); shown != compiled {
 		t.Errorf("the README shows\n%s\nbut what compiles is\n%s", shown, compiled)
 	}

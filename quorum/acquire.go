@@ -72,7 +72,8 @@ type waiter struct {
 	// outage is since when no quorum has answered, split since when votes have
 	// been split; zero while that is not so.
 	outage, split core.Instant
-	// held tells that a quorum named one holder when one last answered.
+	// held tells that a quorum has named one holder, and that a quorum has
+	// answered ever since.
 	held bool
 	// undoing are the attempts whose votes are not known to be undone.
 	undoing []*attempt
@@ -174,9 +175,12 @@ func (w *waiter) enough(v verdict) error {
 	}
 	if v.answered {
 		w.outage = 0
-		w.held = v.held
-	} else if w.outage == 0 {
-		w.outage = now.Add(-w.roundTook)
+		w.held = w.held || v.held
+	} else {
+		w.held = false
+		if w.outage == 0 {
+			w.outage = now.Add(-w.roundTook)
+		}
 	}
 	if v.held || !v.answered {
 		w.split = 0

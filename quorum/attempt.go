@@ -31,7 +31,6 @@ type attempt struct {
 	backend *Backend
 	req     backend.Request
 	id      string
-	first   node.Op // what asks for a vote
 	timeout time.Duration
 	begun   core.Instant
 
@@ -65,7 +64,7 @@ type lane struct {
 // start asks all nodes for their votes, with the operation first.
 func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
 	a := &attempt{
-		backend: b, req: r, id: id, first: first,
+		backend: b, req: r, id: id,
 		timeout: b.cfg.timeout(r.TTL), begun: b.clock.Now(),
 		lanes:   make([]lane, len(b.peers)),
 		settled: make(chan struct{}),
@@ -158,7 +157,7 @@ func (a *attempt) depart(t *task) bool {
 	return true
 }
 
-var errUnwanted = fmt.Errorf("no longer wanted")
+var errUnwanted = errors.New("no longer wanted")
 
 // answer takes in a node's answer.
 func (a *attempt) answer(t *task, ans node.Answer, at core.Instant) {
