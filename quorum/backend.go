@@ -36,6 +36,7 @@ type Backend struct {
 	conf  node.Conf
 	peers []*peer
 	clock *monotime.Clock
+	wall  func() time.Time // only for the numbers that attempts propose
 	slots chan struct{}
 
 	// ctx ends when the backend is closed, after everything else.
@@ -78,6 +79,7 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		keys:   node.Keyspace{Namespace: cfg.Namespace, Plain: cfg.PlainKeys},
 		conf:   cfg.conf(nodes),
 		clock:  monotime.New(),
+		wall:   time.Now,
 		slots:  make(chan struct{}, maxAttempts),
 		runIDs: make(map[string]int),
 		held:   make(map[*attempt]struct{}),
@@ -197,7 +199,7 @@ func (b *Backend) identify(index int, runID string) *peer {
 func (b *Backend) propose() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.proposer.Next(time.Now().UnixMicro())
+	return b.proposer.Next(b.wall().UnixMicro())
 }
 
 // saw notes a number that a node has given out.

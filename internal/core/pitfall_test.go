@@ -125,7 +125,7 @@ func TestB72BackoffHasNoState(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsToItsCap(t *testing.T) {
+func TestB73BackoffGrowsToItsCap(t *testing.T) {
 	const most = 1<<64 - 1 // jitter at its longest is not at this rnd, but grows alike
 	for _, c := range []struct {
 		try       int

@@ -1,0 +1,194 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/redlock"
+	"example.com/redlock/locktest"
+)
+
+// TestB42ManyLeasesAreRenewedTogether holds thousands of leases for a minute
+// over nodes 20 ms away, one of which hangs: none is lost, and no goroutine
+// belongs to a lease.
+func TestB42ManyLeasesAreRenewedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takers = 200
+		leases := 4_000
+		if soak() {
+			leases = 20_000
+		}
+		var lost atomic.Int64
+		lk, s := locktest.New(t, 5, &redlock.Options{Observer: func(e redlock.Event) {
+			if e.Kind == redlock.EventLost {
+				lost.Add(1)
+			}
+		}})
+		for _, n := range s.Nodes {
+			n.Delay(20 * time.Millisecond)
+		}
+		s.Nodes[0].Freeze()
+		defer s.Nodes[0].Thaw()
+		before := runtime.NumGoroutine()
+		var wg sync.WaitGroup
+		for g := range takers {
+			wg.Go(func() {
+				for i := range leases / takers {
+					if _, err := lk.Acquire(t.Context(), fmt.Sprint(g, ".", i), nil); err != nil {
+						t.Errorf("taker %d, lease %d: %v", g, i, err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		most := 0
+		for range 60 {
+			time.Sleep(time.Second)
+			most = max(most, runtime.NumGoroutine())
+		}
+		if n := lost.Load(); n > 0 {
+			t.Errorf("%d leases were lost", n)
+		}
+		if added := most - before; added > 5*64 {
+			t.Errorf("%d goroutines for 5 nodes", added)
+		}
+	})
+}
+
+// TestB106NothingIsKeptOfANameThatIsFree takes very many different names, one
+// after the other.
+func TestB106NothingIsKeptOfANameThatIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, _ := locktest.New(t, 3, nil)
+		cycles := 20_000
+		if soak() {
+			cycles = 1_000_000
+		}
+		take := func(from, to int) {
+			for i := from; i < to; i++ {
+				l, err := lk.Acquire(t.Context(), fmt.Sprintf("name %d", i), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		take(0, cycles/10)
+		heap, goroutines := heapInUse(), runtime.NumGoroutine()
+		take(cycles/10, cycles)
+		// 4,096 counters a node at most; all else is gone.
+		if grown := heapInUse() - heap; grown > 8<<20 {
+			t.Errorf("the heap grew by %d bytes over %d names", grown, cycles)
+		}
+		if more := runtime.NumGoroutine() - goroutines; more > 20 {
+			t.Errorf("%d more goroutines", more)
+		}
+	})
+}
+
+// TestB74AWaitOfAnyLengthKeepsNoHistory polls a held name for hours.
+func TestB74AWaitOfAnyLengthKeepsNoHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, s := locktest.New(t, 3, nil)
+		acquire(t, s.Open(t, nil), "x", nil)
+		waits := func(d time.Duration) (attempts int) {
+			_, err := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{
+				Wait: d, OnWait: func(w redlock.Wait) { attempts = w.Attempts },
+			})
+			if !errors.Is(err, redlock.ErrHeld) {
+				t.Fatal(err)
+			}
+			return attempts
+		}
+		waits(time.Minute)
+		before := heapInUse()
+		attempts := waits(2 * time.Hour)
+		if grown := heapInUse() - before; grown > 4<<20 {
+			t.Errorf("the heap grew by %d bytes in %d attempts", grown, attempts)
+		}
+		// 512 ms at most, 256 on average: about four a second.
+		if perSecond := float64(attempts) / 7200; perSecond < 2 || perSecond > 5 {
+			t.Errorf("%.1f attempts a second", perSecond)
+		}
+	})
+}
+
+// TestB94CleanUpIsTracked: thousands of attempts at once that lose leave nothing
+// behind, and Close waits for their undo.
+func TestB94CleanUpIsTracked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, s := locktest.New(t, 5, nil)
+		for _, n := range s.Nodes {
+			n.Delay(5 * time.Millisecond)
+		}
+		var wg sync.WaitGroup
+		for i := range 10_000 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%20)*time.Millisecond)
+				defer cancel()
+				if l, err := lk.Acquire(ctx, fmt.Sprint(i%5000), nil); err == nil {
+					_ = l.Release(ctx)
+				}
+			})
+		}
+		wg.Wait()
+		if err := lk.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5000 {
+			if got := stored(s, fmt.Sprint(i)); got != 0 {
+				t.Fatalf("%d nodes still store name %d", got, i)
+			}
+		}
+	})
+}
+
+// TestB76ContentionAndOutageHaveTheirOwnPatience.
+func TestB76ContentionAndOutageHaveTheirOwnPatience(t *testing.T) {
+	const connectWait = 3 * time.Second
+	for _, c := range []struct {
+		contended bool
+		wait      time.Duration
+		is        error
+		after     time.Duration
+	}{
+		{contended: true, wait: redlock.NoWait, is: redlock.ErrHeld, after: 0},
+		{contended: true, wait: time.Minute, is: redlock.ErrHeld, after: time.Minute},
+		{contended: false, wait: redlock.NoWait, is: redlock.ErrNoQuorum, after: connectWait},
+		{contended: false, wait: time.Minute, is: redlock.ErrNoQuorum, after: connectWait},
+		{contended: false, wait: time.Second, is: redlock.ErrNoQuorum, after: time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lk, s := locktest.New(t, 3, &redlock.Options{ConnectWait: connectWait})
+			acquire(t, s.Open(t, nil), "x", nil)
+			if !c.contended {
+				for _, n := range s.Nodes[1:] {
+					n.Down(true)
+					defer n.Down(false)
+				}
+			}
+			start := time.Now()
+			_, err := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{Wait: c.wait})
+			if took := time.Since(start); !errors.Is(err, c.is) || took < c.after || took > c.after+200*time.Millisecond {
+				t.Errorf("%+v: %v after %v", c, err, took)
+			}
+		})
+	}
+}
+
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
