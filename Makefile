@@ -14,12 +14,12 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What users run: the library and the command.
 SHIPPED = ./... ./cmd/redlock/...
 
-.PHONY: help test check soak bench rename deps
+.PHONY: help test check soak sim bench rename deps
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
-test: deps ## vet and run all tests with the race detector; installs redis-server if it is missing
+test: deps ## vet and run all tests with the race detector; installs redis-server, node and npm if they are missing
 	$(GO) vet $(PACKAGES)
 	$(GO) test -race -timeout 10m $(PACKAGES)
 
@@ -35,10 +35,14 @@ check: ## formatting, staticcheck, tidy go.mod files, builds for other systems
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null $(SHIPPED)
 
 soak: deps ## the long tests: minutes to hours
-	REDLOCK_SOAK=1 $(GO) test -timeout 3h -count=1 -v -run 'Soak|Differential' $(PACKAGES)
+	REDLOCK_SOAK=1 $(GO) test -timeout 3h -count=1 -v -run 'Soak|Differential|B42|B106' $(PACKAGES)
 
-bench: deps ## the benchmarks against real servers
-	$(GO) test -run '^$$' -bench . -benchmem ./testkit/...
+sim: ## the simulator: all fixed seeds, or SEED=17, with SEEDS=100 from there on; SCRIPT='freeze(n1)@1s'
+	$(GO) test ./internal/sim -count=1 -timeout 1h -v -run '^TestSim$$' \
+		-sim.seed="$(or $(SEED),0)" -sim.seeds="$(or $(SEEDS),0)" -sim.script="$(SCRIPT)"
+
+bench: deps ## the benchmarks, beside other locks, into docs/benchmarks.md: ten minutes
+	$(GO) run ./bench -table docs/benchmarks.md
 
 rename: ## set the module path everywhere: make rename MODULE=github.com/you/redlock
 	$(GO) run ./internal/rename -module "$(MODULE)"

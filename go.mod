@@ -7,6 +7,6 @@ require github.com/redis/rueidis v1.0.79
 require golang.org/x/sys v0.47.0
 
 require (
-	go.uber.org/goleak v1.3.0 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
+	github.com/anishathalye/porcupine v1.3.1
+	go.uber.org/goleak v1.3.0
 )

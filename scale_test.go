@@ -192,3 +192,76 @@ func heapInUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// TestB51EveryEndOfALeaseEndsItsRenewal: released, run out, lost, not released at
+// all, failed to be released, or moved: no timer and no goroutine goes on.
+func TestB51EveryEndOfALeaseEndsItsRenewal(t *testing.T) {
+	ends := map[string]func(*testing.T, *redlock.Locker, *locktest.Service, *redlock.Lease){
+		"released": func(t *testing.T, _ *redlock.Locker, _ *locktest.Service, l *redlock.Lease) {
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"lost": func(_ *testing.T, _ *redlock.Locker, s *locktest.Service, l *redlock.Lease) {
+			for _, n := range s.Nodes {
+				n.Delete("redlock:{" + l.Name() + "}")
+			}
+			<-l.Context().Done()
+		},
+		"lost and released": func(t *testing.T, _ *redlock.Locker, s *locktest.Service, l *redlock.Lease) {
+			for _, n := range s.Nodes {
+				n.Delete("redlock:{" + l.Name() + "}")
+			}
+			<-l.Context().Done()
+			if err := l.Release(t.Context()); !errors.Is(err, redlock.ErrLost) {
+				t.Error(err)
+			}
+		},
+		"max hold": func(_ *testing.T, _ *redlock.Locker, _ *locktest.Service, l *redlock.Lease) {
+			time.Sleep(5 * time.Minute)
+			<-l.Context().Done()
+		},
+		"release failed": func(t *testing.T, _ *redlock.Locker, s *locktest.Service, l *redlock.Lease) {
+			for _, n := range s.Nodes {
+				n.Freeze()
+				defer n.Thaw()
+			}
+			if err := l.Release(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) || !redlock.MayBeHeld(err) {
+				t.Error(err)
+			}
+		},
+		"moved": func(t *testing.T, _ *redlock.Locker, _ *locktest.Service, l *redlock.Lease) {
+			if _, err := l.Handle(); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				lk, s := locktest.New(t, 3, &redlock.Options{Observer: func(e redlock.Event) {
+					if e.Kind == redlock.EventExtended || e.Kind == redlock.EventExtendFailed {
+						calls.Add(1)
+					}
+				}})
+				acquire(t, lk, "still held", nil) // so that the Locker itself is not idle
+				before := runtime.NumGoroutine()
+				for i := range 200 {
+					l := acquire(t, lk, fmt.Sprint("x", i), &redlock.AcquireOptions{MaxHold: 2 * time.Minute})
+					end(t, lk, s, l)
+					time.Sleep(4 * time.Second) // the other lease is renewed in between
+				}
+				time.Sleep(time.Minute)
+				renewals := calls.Load()
+				time.Sleep(time.Minute)
+				if n := calls.Load() - renewals; n < 15 || n > 25 {
+					t.Errorf("%d renewals in a minute, want those of one lease", n)
+				}
+				if more := runtime.NumGoroutine() - before; more > 10 {
+					t.Errorf("%d goroutines more", more)
+				}
+			})
+		})
+	}
+}

@@ -29,8 +29,8 @@ const (
 	// EventNodeUp and EventNodeDown: a node began or ceased to answer.
 	EventNodeUp   EventKind = "node up"
 	EventNodeDown EventKind = "node down"
-	// EventNodeAdopted: a node shows another process than before: it
-	// restarted, or its data was replaced.
+	// EventNodeAdopted: a node is another process than before, or has lost its
+	// data: it restarted, or was flushed, or its data was replaced.
 	EventNodeAdopted EventKind = "node adopted"
 	// EventNodeRefused: a node does not vote; Err is an ErrMismatch or an
 	// ErrUnfit that says why.

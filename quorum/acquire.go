@@ -72,6 +72,7 @@ type waiter struct {
 	// outage is since when no quorum has answered, split since when votes have
 	// been split; zero while that is not so.
 	outage, split core.Instant
+	probing       bool // has a place in backend.probes
 	// held tells that a quorum has named one holder, and that a quorum has
 	// answered ever since.
 	held bool
@@ -83,12 +84,45 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	if err := w.backend.meet(w.limit, w.req.TTL); err != nil {
 		return nil, w.stopped(ctx, nil)
 	}
+	defer w.stopProbing()
 	for {
 		a, err := w.try(ctx)
 		if a != nil || err != nil {
 			return a, err
 		}
 		w.tries++
+	}
+}
+
+// probe lets only a few callers go on trying during an outage: thousands would
+// keep this process, or the nodes, too busy to come back. A caller keeps its
+// place until a quorum answers. It reports whether there is a place in time.
+func (w *waiter) probe() bool {
+	if w.outage == 0 {
+		w.stopProbing()
+		return true
+	}
+	if w.probing {
+		return true
+	}
+	left := w.backend.cfg.ConnectWait - w.backend.clock.Now().Sub(w.outage)
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case w.backend.probes <- struct{}{}:
+		w.probing = true
+	case <-timer.C:
+		return false
+	case <-w.limit.Done():
+	case <-w.backend.closing.Done():
+	}
+	return true
+}
+
+func (w *waiter) stopProbing() {
+	if w.probing {
+		w.probing = false
+		<-w.backend.probes
 	}
 }
 
@@ -163,6 +197,9 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 	b.emit(backend.Event{Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: v.reason()})
 	if why := w.enough(v); why != nil {
 		return nil, w.failed(v, why)
+	}
+	if !w.probe() {
+		return nil, w.failed(v, v.reason())
 	}
 	return nil, w.pause(ctx, v)
 }

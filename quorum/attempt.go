@@ -99,15 +99,18 @@ func (a *attempt) send(i int, op node.Op) {
 	l.task = t
 	a.backend.begun()
 	if err := a.backend.peers[i].submit(t); err != nil {
-		a.end(i)
+		ended := a.end(i)
 		a.failed(t, err, false, a.backend.clock.Now(), false)
+		ended()
 	}
 }
 
-// end notes that the operation under way at node i is over.
-func (a *attempt) end(i int) {
+// end notes that the operation under way at node i is over. The function it
+// returns is to be called when what follows from that has begun: Close must not
+// find the backend idle in between.
+func (a *attempt) end(i int) func() {
 	a.lanes[i].task = nil
-	a.backend.ended()
+	return a.backend.ended
 }
 
 // proceed sends what waited for the operation that is over at node i.
@@ -145,7 +148,7 @@ func (a *attempt) depart(t *task) bool {
 	if unwanted {
 		t.settled = true
 		if l.task == t {
-			a.end(t.lane)
+			defer a.end(t.lane)()
 			a.failed(t, errUnwanted, false, a.backend.clock.Now(), false)
 			a.proceed(t.lane)
 		}
@@ -165,7 +168,7 @@ func (a *attempt) answer(t *task, ans node.Answer, at core.Instant) {
 	defer a.unlock()
 	late := a.lanes[t.lane].task != t
 	if !late {
-		a.end(t.lane)
+		defer a.end(t.lane)()
 	}
 	if ans.Token != 0 && (t.op.Kind == node.Acquire || t.op.Kind == node.Replace) {
 		a.backend.saw(ans.Token)
@@ -188,9 +191,14 @@ func (a *attempt) fail(t *task, err error, sent bool, at core.Instant) {
 	a.mu.Lock()
 	defer a.unlock()
 	if a.lanes[t.lane].task != t {
-		return // told before
+		// Told before. But a release that was silent may have been lost with the
+		// connection that carried it.
+		if t.op.Kind == node.Release && !a.lanes[t.lane].freed {
+			a.repeatRelease(t.lane)
+		}
+		return
 	}
-	a.end(t.lane)
+	defer a.end(t.lane)()
 	a.failed(t, err, sent, at, true)
 	a.proceed(t.lane)
 }

@@ -29,6 +29,9 @@ import (
 // maxAttempts bounds the attempts under way at once; more wait for a place.
 const maxAttempts = 4096
 
+// maxProbes bounds the callers that go on trying while no quorum answers.
+const maxProbes = 64
+
 // Backend is a quorum of nodes. Make it with New.
 type Backend struct {
 	cfg   Config
@@ -38,6 +41,8 @@ type Backend struct {
 	clock *monotime.Clock
 	wall  func() time.Time // only for the numbers that attempts propose
 	slots chan struct{}
+	// probes has the callers that go on trying during an outage.
+	probes chan struct{}
 
 	// ctx ends when the backend is closed, after everything else.
 	ctx    context.Context
@@ -81,6 +86,7 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		clock:  monotime.New(),
 		wall:   time.Now,
 		slots:  make(chan struct{}, maxAttempts),
+		probes: make(chan struct{}, maxProbes),
 		runIDs: make(map[string]int),
 		held:   make(map[*attempt]struct{}),
 	}

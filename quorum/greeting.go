@@ -140,11 +140,14 @@ func (p *peer) mismatch(guard string) error {
 
 // welcome accepts the node.
 func (p *peer) welcome(r node.HelloReply) {
+	before, _ := node.SplitGuard(r.Previous)
+	if r.Standing == node.StandingNew {
+		before = p.runID // we have met it before: it came back empty, or was flushed
+	}
 	p.ready, p.guard, p.runID = true, r.Guard, r.RunID
 	p.failures, p.refusal, p.lastErr, p.greetAfter = 0, nil, nil, 0
-	if r.Standing == node.StandingAdopted {
-		before, _ := node.SplitGuard(r.Previous)
-		p.backend.cfg.Logger.Warn("redlock: node is another process than before; leases it held may be forgotten",
+	if before != "" {
+		p.backend.cfg.Logger.Warn("redlock: node has restarted or lost its data; leases it held may be forgotten",
 			"node", p.node.Name(), "before", before, "now", r.RunID)
 		p.event(backend.EventNodeAdopted, nil)
 	}
@@ -179,6 +182,9 @@ func (p *peer) asRefusal(err error) error {
 	var c *node.CallError
 	if errors.As(err, &c) && c.Denied {
 		return fmt.Errorf("%w: %w: %w", backend.ErrUnfit, backend.ErrNotPermitted, err)
+	}
+	if c != nil && c.Clustered {
+		return fmt.Errorf("%w: server runs in cluster mode: %w", backend.ErrUnfit, err)
 	}
 	return err
 }

@@ -20,6 +20,11 @@ const (
 	// giveUpAfter is how long after its last operation fell silent a call is
 	// abandoned and the node greeted anew.
 	giveUpAfter = time.Second
+	// A timer that fires later than lateness says that this process gets too
+	// little of its processor, or was stopped: a call is given as much time more,
+	// but no more than maxNodeTimeout at once, a few times.
+	lateness = 5 * time.Millisecond
+	maxGrace = 5
 	// undoFor is how long operations that free are kept for a node that cannot
 	// be reached.
 	undoFor = 2 * time.Second
@@ -152,6 +157,8 @@ func (p *peer) takeBatch() []*task {
 type flight struct {
 	tasks []*task
 	timer *time.Timer
+	due   core.Instant // when timer is to fire
+	grace int
 	done  bool
 }
 
@@ -194,6 +201,7 @@ func (p *peer) launch(f *flight) time.Duration {
 		}
 		shortest, longest = min(shortest, t.timeout), max(longest, t.timeout)
 	}
+	f.due = now.Add(shortest)
 	f.timer = time.AfterFunc(shortest, func() { p.fallSilent(f) })
 	return longest + giveUpAfter
 }
@@ -216,6 +224,15 @@ func (p *peer) fallSilent(f *flight) {
 		return
 	}
 	now := p.backend.clock.Now()
+	if late := now.Sub(f.due); late > lateness && f.grace < maxGrace {
+		// It is we who stood still: the answer may wait in the socket.
+		f.grace++
+		late = min(late, maxNodeTimeout)
+		f.due = now.Add(late)
+		f.timer.Reset(late)
+		p.mu.Unlock()
+		return
+	}
 	var quiet []*task
 	next := time.Duration(0)
 	for _, t := range f.tasks {
@@ -232,6 +249,7 @@ func (p *peer) fallSilent(f *flight) {
 		quiet = append(quiet, t)
 	}
 	if next > 0 {
+		f.due = now.Add(next)
 		f.timer.Reset(next)
 	}
 	if len(quiet) > 0 {
@@ -282,7 +300,7 @@ func (p *peer) land(f *flight, reply *node.Reply, err error) {
 		case fates[i] == again:
 		case reply != nil:
 			t.sink.answer(t, reply.Answers[i], now)
-		case fates[i] == toTell:
+		case fates[i] == toTell, t.op.Kind == node.Release:
 			t.sink.fail(t, err, wasSent(err), now)
 		}
 	}

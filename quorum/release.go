@@ -18,8 +18,9 @@ type release struct {
 	until core.Instant
 	since core.Instant
 	// done is closed when Release knows its result.
-	done   chan struct{}
-	result error
+	done    chan struct{}
+	result  error
+	lingers bool // no node owes an answer, and too few have confirmed
 	// tally has what each node made of the release.
 	tally []tally
 	// wantIdle is closed once nothing is under way at any node.
@@ -38,6 +39,9 @@ const (
 // retryRelease is how long to pause before a release is repeated that met an
 // error on its way.
 const retryRelease = 50 * time.Millisecond
+
+// lingerFor is how long Release waits for what it cannot count on.
+const lingerFor = 500 * time.Millisecond
 
 // Release implements backend.Lease. It does not look at ctx: it takes no longer
 // than a node's timeout in any case, and a caller that is being cancelled wants
@@ -102,7 +106,8 @@ func (a *attempt) freed(t *task, ans node.Answer) {
 	case node.Done:
 		a.count(t.lane, confirmed)
 	default:
-		if a.phase == releasing && a.holding.Held(t.lane) {
+		// After a release without an answer, it may be that one that freed it.
+		if a.release.tally != nil && a.holding.Held(t.lane) && a.release.tally[t.lane] != unconfirmed {
 			a.count(t.lane, vanished)
 		} else {
 			a.count(t.lane, confirmed)
@@ -121,15 +126,24 @@ func (a *attempt) notFreed(t *task, err error, again bool) {
 		l.vote.Outcome = backend.OutcomeFailed
 	}
 	a.count(t.lane, unconfirmed)
-	if err == nil || !again || errors.Is(err, errSilent) || a.backend.isClosed() ||
-		a.backend.clock.Now().Add(retryRelease) >= a.release.until {
+	if err != nil && again && !errors.Is(err, errSilent) {
+		a.repeatRelease(t.lane)
+	}
+}
+
+// repeatRelease releases again in a while, unless it has gone on for too long.
+// Close waits for it.
+func (a *attempt) repeatRelease(i int) {
+	if a.backend.clock.Now().Add(retryRelease) >= a.release.until {
 		return
 	}
+	a.backend.begun()
 	time.AfterFunc(retryRelease, func() {
 		a.mu.Lock()
 		defer a.unlock()
-		if !a.lanes[t.lane].freed && !a.backend.isClosed() {
-			a.send(t.lane, a.releaseOp())
+		defer a.backend.ended()
+		if !a.lanes[i].freed {
+			a.send(i, a.releaseOp())
 		}
 	})
 }
@@ -161,12 +175,22 @@ func (a *attempt) count(i int, what tally) {
 		})
 	case free >= quorum:
 		a.settleRelease(nil)
-	case open == 0:
-		a.settleRelease(&backend.QuorumError{
-			Op: "release", Name: a.req.Name, Need: quorum, Votes: a.votes(),
-			Reasons: []error{backend.ErrNoQuorum}, MayRemain: true,
-		})
+	case open == 0 && !a.release.lingers:
+		// A late answer, or the repetition of a release that met an error, may
+		// still make up the quorum.
+		a.release.lingers = true
+		time.AfterFunc(lingerFor, a.settleWithout)
 	}
+}
+
+// settleWithout settles a release that no quorum has confirmed by now.
+func (a *attempt) settleWithout() {
+	a.mu.Lock()
+	defer a.unlock()
+	a.settleRelease(&backend.QuorumError{
+		Op: "release", Name: a.req.Name, Need: a.backend.cfg.Quorum, Votes: a.votes(),
+		Reasons: []error{backend.ErrNoQuorum}, MayRemain: true,
+	})
 }
 
 func (a *attempt) settleRelease(err error) {

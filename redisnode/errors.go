@@ -29,6 +29,7 @@ var (
 		"NOSCRIPT ", "LOADING ", "READONLY ", "MASTERDOWN ", "MISCONF ", "BUSY ", "NOREPLICAS ", "OOM ",
 		"CLUSTERDOWN ", "MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ",
 	}
+	clusterCodes = []string{"CLUSTERDOWN ", "MOVED ", "CROSSSLOT "}
 	unknownTexts = []string{"unknown command", "unsupported command"}
 )
 
@@ -39,6 +40,7 @@ func callError(err error) *node.CallError {
 	// caller's script.
 	denied := containsAny(text, deniedCodes) || strings.Contains(text, "can't run this command")
 	e := &node.CallError{Err: err, Denied: denied || containsAny(text, unknownTexts)}
+	e.Clustered = containsAny(text, clusterCodes)
 	var op *net.OpError
 	dial := errors.As(err, &op) && op.Op == "dial"
 	e.Sent = !(e.Denied || dial || errors.Is(err, ErrNotSent) || containsAny(text, refusedCodes))

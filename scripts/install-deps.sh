@@ -1,30 +1,36 @@
 #!/bin/sh
-# Installs what the tests need and the machine does not have: redis-server.
+# Installs what the tests need and the machine does not have: redis-server, and
+# for the tests of interop/ node and npm.
 #
 # Usage:    scripts/install-deps.sh
-# Changes:  nothing if redis-server is on PATH. Otherwise installs Debian's (or
-#           Ubuntu's) package of that name, as root or through sudo. The service
-#           that comes with the package is neither started nor enabled: the
-#           tests start servers of their own.
-# Exit:     0 when redis-server is there; 1, with a message, when it cannot be
+# Changes:  nothing if all of them are on PATH. Otherwise installs the missing
+#           ones from Debian's (or Ubuntu's) packages redis-server, nodejs and
+#           npm, as root or through sudo. The service that comes with
+#           redis-server is neither started nor enabled: the tests start servers
+#           of their own.
+# Exit:     0 when all are there; 1, with a message, when one cannot be
 #           installed.
 set -eu
 
-if command -v redis-server >/dev/null 2>&1; then
+missing=
+command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+command -v node >/dev/null 2>&1 || missing="$missing nodejs"
+command -v npm >/dev/null 2>&1 || missing="$missing npm"
+if [ -z "$missing" ]; then
 	exit 0
 fi
 
 fail() {
 	echo "install-deps: $*" >&2
-	echo "install-deps: install redis-server 7.0 or newer, so that it is on PATH, and run this again" >&2
+	echo "install-deps: install redis-server 7.0 or newer, node 18 or newer and npm, so that they are on PATH, and run this again" >&2
 	exit 1
 }
 
-command -v apt-get >/dev/null 2>&1 || fail "redis-server is missing, and this machine has no apt-get"
+command -v apt-get >/dev/null 2>&1 || fail "missing:$missing, and this machine has no apt-get"
 
 sudo=
 if [ "$(id -u)" -ne 0 ]; then
-	command -v sudo >/dev/null 2>&1 || fail "redis-server is missing, and installing it takes root or sudo"
+	command -v sudo >/dev/null 2>&1 || fail "missing:$missing, and installing takes root or sudo"
 	sudo="sudo"
 fi
 
@@ -50,7 +56,12 @@ $sudo chmod 755 "$policy"
 # </dev/null: a question would wait for ever where nobody can answer.
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null ||
 	fail "apt-get update failed"
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends redis-server </dev/null ||
-	fail "apt-get install redis-server failed"
-$sudo update-rc.d redis-server disable >/dev/null ||
-	fail "the service redis-server could not be disabled"
+# Unquoted: it is a list of words.
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing </dev/null ||
+	fail "apt-get install$missing failed"
+case $missing in
+*redis-server*)
+	$sudo update-rc.d redis-server disable >/dev/null ||
+		fail "the service redis-server could not be disabled"
+	;;
+esac

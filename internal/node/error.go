@@ -8,6 +8,8 @@ type CallError struct {
 	Sent bool
 	// Denied tells that the credentials do not allow what a lock needs.
 	Denied bool
+	// Clustered tells that the server is a member of a Redis Cluster.
+	Clustered bool
 	// Err is the cause; its text holds no credentials.
 	Err error
 }

@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"quorum":              {"fence", "backend", "internal/core", "internal/node", "internal/monotime"},
 	"redisnode":           {"fence", "internal/node"},
 	"memnode":             {"fence", "internal/node", "internal/nodemodel", "internal/core"},
+	"internal/sim":        {"fence", "internal/node", "internal/nodemodel", "internal/core"},
 	".":                   {"fence", "backend", "quorum", "redisnode"},
 	"locktest":            {".", "backend", "quorum", "memnode", "fence"},
 

@@ -28,7 +28,10 @@ elseif shown ~= own then
     standing, own = 'mismatch', shown
   end
 end
-if ARGV[2] == '1' and (standing == 'new' or standing == 'adopted') then redis.call('SET', KEYS[1], own) end
+-- A replica refuses the write, and the caller would not learn what it is.
+if ARGV[2] == '1' and (standing == 'new' or standing == 'adopted') and field('role') == 'master' then
+  redis.call('SET', KEYS[1], own)
+end
 return {
   string.format('%.0f', time[1] * 1000000 + time[2]), standing, own, previous, run, field('redis_version'),
   field('role'), field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),

@@ -1,0 +1,119 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"example.com/redlock"
+)
+
+// The test binary is also the other processes of a test: roleEnv says which.
+const (
+	roleEnv   = "REDLOCK_TEST_ROLE"
+	nodesEnv  = "REDLOCK_TEST_NODES"
+	handleEnv = "REDLOCK_TEST_HANDLE"
+
+	// roleChurn takes and gives back leases until it is killed, and prints a
+	// line when it has had the first.
+	roleChurn = "churn"
+	// roleRelease takes over the lease of a handle and releases it.
+	roleRelease = "release"
+)
+
+// play is the main function of the other processes.
+func play(role string) int {
+	ctx := context.Background()
+	lk, err := redlock.Open(ctx, strings.Split(os.Getenv(nodesEnv), ","), &redlock.Options{
+		NodeTimeout: generous, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		switch role {
+		case roleChurn:
+			err = churn(ctx, lk)
+		case roleRelease:
+			err = resumeAndRelease(ctx, lk, os.Getenv(handleEnv))
+		default:
+			err = fmt.Errorf("unknown role %q", role)
+		}
+	}
+	if err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	return 0
+}
+
+func churn(ctx context.Context, lk *redlock.Locker) error {
+	o := &redlock.AcquireOptions{TTL: time.Second}
+	for i := 0; ; i++ {
+		l, err := lk.Acquire(ctx, fmt.Sprintf("churn/%d", i%8), o)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			fmt.Println("going")
+		}
+		if err := l.Extend(ctx); err != nil {
+			return err
+		}
+		if err := l.Release(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func resumeAndRelease(ctx context.Context, lk *redlock.Locker, handle string) error {
+	l, err := lk.Resume(ctx, handle, nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Token())
+	if err := l.Release(ctx); err != nil {
+		return err
+	}
+	return lk.Close(ctx)
+}
+
+// spawn starts another process and returns what it prints. It does not outlive
+// the test.
+func (ns *nodes) spawn(role string, env ...string) (*exec.Cmd, *bufio.Reader) {
+	ns.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, nodesEnv+"="+strings.Join(ns.urls(), ","))
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	ns.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewReader(out)
+}
+
+func line(t testing.TB, r *bufio.Reader) string {
+	t.Helper()
+	text, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("other process: %q, %v", text, err)
+	}
+	return strings.TrimSpace(text)
+}
