@@ -220,6 +220,22 @@ func TestB60EachEndOfAWaitHasItsOwnError(t *testing.T) {
 	}
 }
 
+// TestB62TheLastPauseIsCutShort: a wait ends when it was to end, at whatever
+// phase of the polling.
+func TestB62TheLastPauseIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, s := locktest.New(t, 3, nil)
+		acquire(t, s.Open(t, nil), "x", nil)
+		for wait := 50 * time.Millisecond; wait < 10*time.Second; wait = wait * 13 / 10 {
+			start := time.Now()
+			_, err := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{Wait: wait})
+			if took := time.Since(start); !errors.Is(err, redlock.ErrHeld) || took != wait {
+				t.Errorf("wait %v: %v after %v", wait, err, took)
+			}
+		}
+	})
+}
+
 // TestB22WaitAndTTLAreIndependent: whatever the two are, there is one holder.
 func TestB22WaitAndTTLAreIndependent(t *testing.T) {
 	for _, ttl := range []time.Duration{20 * time.Millisecond, time.Second, 30 * time.Second} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,56 @@ func TestB106NothingIsKeptOfANameThatIsFree(t *testing.T) {
 			t.Errorf("%d more goroutines", more)
 		}
 	})
+}
+
+// TestAMillionOperationsLeaveNothing: 100,000 cycles of acquire and release on
+// five nodes. Goroutines, memory and open files at the end are those after the
+// first tenth.
+func TestAMillionOperationsLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cycles, callers = 100_000, 10
+		lk, _ := locktest.New(t, 5, nil)
+		run := func(cycles int) {
+			var wg sync.WaitGroup
+			for g := range callers {
+				wg.Go(func() {
+					for i := range cycles / callers {
+						l, err := lk.Acquire(t.Context(), fmt.Sprint(g, ".", i%100), nil)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if err := l.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			synctest.Wait()
+		}
+		run(cycles / 10)
+		heap, goroutines, files := heapInUse(), runtime.NumGoroutine(), openFiles(t)
+		run(cycles * 9 / 10)
+		if grown := heapInUse() - heap; grown > 4<<20 {
+			t.Errorf("the heap grew by %d bytes", grown)
+		}
+		if more := runtime.NumGoroutine() - goroutines; more > 5 {
+			t.Errorf("%d goroutines more", more)
+		}
+		if more := openFiles(t) - files; more > 0 {
+			t.Errorf("%d files or sockets more", more)
+		}
+	})
+}
+
+// openFiles counts the descriptors of this process, where that can be seen.
+func openFiles(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Logf("open files are not counted here: %v", err)
+	}
+	return len(entries)
 }
 
 // TestB74AWaitOfAnyLengthKeepsNoHistory polls a held name for hours.

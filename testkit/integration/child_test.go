@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -26,6 +27,11 @@ const (
 	roleChurn = "churn"
 	// roleRelease takes over the lease of a handle and releases it.
 	roleRelease = "release"
+	// roleCycle takes and gives back one lease.
+	roleCycle = "cycle"
+	// roleHold holds a lease of a second, and says what the library told it first
+	// after a pause of the whole process.
+	roleHold = "hold"
 )
 
 // play is the main function of the other processes.
@@ -40,6 +46,10 @@ func play(role string) int {
 			err = churn(ctx, lk)
 		case roleRelease:
 			err = resumeAndRelease(ctx, lk, os.Getenv(handleEnv))
+		case roleCycle:
+			err = takeOnce(ctx, lk)
+		case roleHold:
+			err = hold(ctx, lk)
 		default:
 			err = fmt.Errorf("unknown role %q", role)
 		}
@@ -67,6 +77,37 @@ func churn(ctx context.Context, lk *redlock.Locker) error {
 		if err := l.Release(ctx); err != nil {
 			return err
 		}
+	}
+}
+
+func takeOnce(ctx context.Context, lk *redlock.Locker) error {
+	l, err := lk.Acquire(ctx, "x", nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(l.Extend(ctx), l.Release(ctx), lk.Close(ctx)); err != nil {
+		return err
+	}
+	fmt.Println("done")
+	return nil
+}
+
+func hold(ctx context.Context, lk *redlock.Locker) error {
+	l, err := lk.Acquire(ctx, "x", &redlock.AcquireOptions{TTL: time.Second})
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Token())
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		<-ticker.C
+		if time.Since(last) < 2*time.Second {
+			continue
+		}
+		err := l.Extend(ctx) // the first call after the pause
+		fmt.Println(errors.Is(err, redlock.ErrLost), l.Context().Err() != nil, time.Until(l.Deadline()) < 0)
+		return nil
 	}
 }
 

@@ -186,7 +186,7 @@ func TestF34ResetAmidAPipeline(t *testing.T) {
 // F33, F35: an acquire that the network held back for longer than its caller
 // waited comes after the release that undid it, on another connection. The node
 // must not grant it.
-func TestF35StragglerIsStale(t *testing.T) {
+func TestF33F35StragglerIsStale(t *testing.T) {
 	t.Parallel()
 	ns := startProxied(t, 3)
 	lk := ns.open(&redlock.Options{NodeTimeout: 50 * time.Millisecond, ConnectWait: 300 * time.Millisecond})

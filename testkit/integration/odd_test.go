@@ -161,9 +161,9 @@ func TestAFlappingConnection(t *testing.T) {
 	ns.empty(undone, ns.all()...)
 }
 
-// TestDoubledRequests: a network that delivers each request twice changes
+// TestF32DoubledRequests: a network that delivers each request twice changes
 // nothing for acquire and extend.
-func TestDoubledRequests(t *testing.T) {
+func TestF32DoubledRequests(t *testing.T) {
 	t.Parallel()
 	ns := startProxied(t, 3)
 	lk := ns.open(nil)

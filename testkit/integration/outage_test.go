@@ -376,8 +376,9 @@ func TestOneServerGivenTwice(t *testing.T) {
 	}
 }
 
-// TestUnfitServers are refused with the reason.
-func TestUnfitServers(t *testing.T) {
+// TestB81UnfitServers are refused with the reason, a member of a cluster among
+// them: the keys of a lock need not be in one slot.
+func TestB81UnfitServers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		args   []string

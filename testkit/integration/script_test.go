@@ -96,9 +96,9 @@ func TestB35KilledClientsLeaveNothingForEver(t *testing.T) {
 	ns.empty(time.Second+slack, ns.all()...)
 }
 
-// TestB77ScriptsAreLoadedAgain: a server that forgot the scripts costs one more
+// TestB77F23ScriptsAreLoadedAgain: a server that forgot the scripts costs one more
 // call, in every operation, and no failure.
-func TestB77ScriptsAreLoadedAgain(t *testing.T) {
+func TestB77F23ScriptsAreLoadedAgain(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

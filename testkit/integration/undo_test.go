@@ -95,9 +95,9 @@ func TestThreeOfFiveFrozen(t *testing.T) {
 	}
 }
 
-// TestB02SilentGrantIsUndone: a node that carried out the request but whose reply
+// TestB02F31SilentGrantIsUndone: a node that carried out the request but whose reply
 // is lost is undone like those that said yes.
-func TestB02SilentGrantIsUndone(t *testing.T) {
+func TestB02F31SilentGrantIsUndone(t *testing.T) {
 	t.Parallel()
 	ns := startProxied(t, 5)
 	lk := ns.open(nil)
