@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	// Modules of their own stand on what is public.
 	"testkit/...":     append([]string{"testkit/..."}, public...),
 	"cmd/redlock/...": append([]string{"cmd/redlock/...", "testkit/..."}, public...),
+	"bench/...":       append([]string{"bench/...", "testkit/..."}, public...),
 }
 
 // public are the packages of the root module that anybody may import.
