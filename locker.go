@@ -110,6 +110,17 @@ func (lk *Locker) Resume(ctx context.Context, handle string, o *AcquireOptions) 
 	})
 }
 
+// ReleaseHandle gives back the lease that Lease.Handle moved out of this or
+// another process, also one that was broken since. It fails with ErrLost if the
+// lease had ended, and with ErrNoQuorum, for which MayBeHeld is true, if too few
+// nodes confirmed. The handle is of no use afterwards.
+func (lk *Locker) ReleaseHandle(ctx context.Context, handle string) error {
+	if lk.closing.Err() != nil {
+		return ErrClosed
+	}
+	return lk.backend.ReleaseHandle(ctx, handle)
+}
+
 // take runs a backend call that yields a lease, and makes it ours.
 func (lk *Locker) take(ctx context.Context, name string, maxHold time.Duration,
 	call func(context.Context, func(error)) (backend.Lease, error)) (*Lease, error) {

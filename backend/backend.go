@@ -26,6 +26,9 @@ type Backend interface {
 	// the handle's. A handle works once: a second Resume, or one that comes
 	// after the lease has ended, gets ErrLost.
 	Resume(ctx context.Context, handle string, r Request) (Lease, error)
+	// ReleaseHandle gives back the lease that a handle stands for, also one that
+	// was broken, without taking it over. ErrLost if it had ended.
+	ReleaseHandle(ctx context.Context, handle string) error
 	// Inspect says who holds a name, as far as a quorum can tell.
 	Inspect(ctx context.Context, name string) (Status, error)
 	// Break refuses the holder of a name further extensions, so that the name

@@ -167,6 +167,38 @@ func (b *Backend) Break(ctx context.Context, name string, now bool) error {
 	return b.surveyError("break", name, votes, append(ctxReasons(ctx), backend.ErrNoQuorum)...)
 }
 
+// ReleaseHandle implements backend.Backend.
+func (b *Backend) ReleaseHandle(ctx context.Context, handle string) error {
+	h, err := backend.DecodeHandle(handle)
+	if err != nil {
+		return err
+	}
+	if err := b.CheckName(h.Name); err != nil {
+		return err
+	}
+	votes, answers := b.ask(ctx, node.Op{Kind: node.Release, Name: h.Name, ID: h.ID}).result()
+	freed, free := 0, 0
+	for _, a := range answers {
+		switch a.Code {
+		case node.Done:
+			freed++
+			free++
+		case node.Absent, node.Held, node.Broken, node.Foreign, node.WrongType:
+			free++
+		}
+	}
+	switch {
+	case free < b.cfg.Quorum:
+		reasons := append(ctxReasons(ctx), backend.ErrNoQuorum)
+		return &backend.QuorumError{
+			Op: "release", Name: h.Name, Need: b.cfg.Quorum, Votes: votes, Reasons: reasons, MayRemain: true,
+		}
+	case freed == 0:
+		return b.surveyError("release", h.Name, votes, backend.ErrLost)
+	}
+	return nil
+}
+
 // Resume implements backend.Backend.
 func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) (backend.Lease, error) {
 	h, err := backend.DecodeHandle(handle)

@@ -27,6 +27,12 @@ type target struct {
 // parseURL takes apart what Open documents. net/url would refuse the raw
 // passwords that people have, and quote them in its errors.
 func parseURL(raw string, config *tls.Config) (target, error) {
+	if strings.ContainsAny(raw, " \t\r\n") {
+		// Two URLs that were meant as a list would otherwise pass for one with
+		// an odd password, and the password be sent to the wrong server.
+		return target{}, errors.New("redisnode: bad node URL: it contains white space (separate URLs with commas; " +
+			"in a password, write a space as %20)")
+	}
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
 		scheme, rest = "redis", raw

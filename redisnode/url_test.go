@@ -26,6 +26,7 @@ func TestParseURL(t *testing.T) {
 		{url: "redis://bob:secret@host", name: "host:6379/0", user: "bob", password: "secret"},
 		{url: "redis://b%3Aob:p%40ss%2Fw%3F%23@host/1", name: "host:6379/1", user: "b:ob", password: "p@ss/w?#", db: 1},
 		{url: "redis://bob:p@ss/w?db=9#:%zz+@host/1", name: "host:6379/1", user: "bob", password: "p@ss/w?db=9#:%zz+", db: 1},
+		{url: "redis://bob:two%20words@host", name: "host:6379/0", user: "bob", password: "two words"},
 		{url: "unix:///run/Redis.sock", name: "/run/Redis.sock/0"},
 		{url: "unix:///run//a@b.sock?db=2", name: "/run/a@b.sock/2", db: 2},
 		{url: "unix://bob:p/w@d@/run/redis.sock", name: "/run/redis.sock/0", user: "bob", password: "p/w@d"},
@@ -55,6 +56,7 @@ func TestBadURLsDoNotQuoteSecrets(t *testing.T) {
 		"redis://:s3cret@host/1?db=2", "redis://:s3cret@host?db=1&db=1", "redis://:s3cret@ho st", "redis://:s3cret@::1",
 		"redis://:s3cret@[host]", "redis://:s3cret@host:", "redis://:s3cret@host#s3cret", "rediss://:s3cret@[fe80::1%25eth0]:1", "redis://:s3cret@host/-1",
 		"unix://:s3cret@", "unix://s3cret", "unix://", "unix:///", "unix://:s3cret@/sock?s3cret", "s3cret:", "", "redis://host?db=",
+		"redis://:s3cret@a redis://:s3cret@b", "redis://:s3cret@a\nredis://:s3cret@b",
 	} {
 		_, err := Open(url, nil)
 		if err == nil {

@@ -61,6 +61,7 @@ var cases = []struct {
 	{"ReleaseOfLost", releaseOfLost},
 	{"ResumeOnce", resumeOnce},
 	{"ResumeTooLate", resumeTooLate},
+	{"ReleaseHandle", releaseHandle},
 	{"BadHandle", badHandle},
 	{"AnyBytesInNames", anyBytesInNames},
 	{"BadArguments", badArguments},

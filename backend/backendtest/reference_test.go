@@ -185,6 +185,21 @@ func (c *client) Resume(_ context.Context, handle string, r backend.Request) (ba
 	return c.lease(s.store(h.Name, r), r), nil
 }
 
+func (c *client) ReleaseHandle(_ context.Context, handle string) error {
+	h, err := backend.DecodeHandle(handle)
+	if err != nil {
+		return err
+	}
+	s := c.service
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.at(h.Name); rec == nil || rec.id != h.ID {
+		return fmt.Errorf("release: %w", backend.ErrLost)
+	}
+	delete(s.records, s.key(h.Name))
+	return nil
+}
+
 func (c *client) Inspect(_ context.Context, name string) (backend.Status, error) {
 	s := c.service
 	s.mu.Lock()

@@ -50,6 +50,33 @@ func resumeOnce(f *fixture) {
 	f.wantQuiet(h)
 }
 
+// releaseHandle gives back moved leases, one of them broken meanwhile, and leaves
+// their successors alone.
+func releaseHandle(f *fixture) {
+	a, b := f.client(), f.client()
+	for _, broken := range []bool{false, true} {
+		handle, err := f.must(a, f.request(f.lasting())).Handle()
+		if err != nil {
+			f.Fatalf("Handle: %v", err)
+		}
+		if broken {
+			if err := b.Break(f.Context(), f.name, false); err != nil {
+				f.Fatalf("Break: %v", err)
+			}
+		}
+		f.wantHeld(b)
+		if err := b.ReleaseHandle(f.Context(), handle); err != nil {
+			f.Errorf("ReleaseHandle, broken %v: %v", broken, err)
+		}
+		successor := f.must(a, f.try())
+		f.wantErr("the second ReleaseHandle", b.ReleaseHandle(f.Context(), handle), backend.ErrLost)
+		f.wantHeld(b)
+		f.mustRelease(successor)
+	}
+	f.wantErr("ReleaseHandle of a string that is no handle",
+		a.ReleaseHandle(f.Context(), "no handle"), backend.ErrBadOption)
+}
+
 func resumeTooLate(f *fixture) {
 	a, b := f.client(), f.client()
 	h := f.must(a, f.request(f.fleeting()))
