@@ -4,16 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"example.com/redlock"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // app is one run of the command, with all that it takes from outside.
@@ -30,6 +34,7 @@ type app struct {
 	quiet   bool
 	verbose bool
 	log     *slog.Logger
+	reports *nodeReports
 }
 
 // main carries out a command line and returns the exit code.
@@ -53,7 +58,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "redlock",
 		Short: "Run commands under a distributed lock kept by N independent Redis servers",
-		Example: `  redlock up &                                  # five local nodes to try it with
+		Example: `  redlock up                                    # in another terminal: five local nodes to try it with
   redlock run -n backup -- ./backup.sh          # exit 75 if somebody else runs it
   redlock run --demo hello -- sh -c 'echo "$REDLOCK_FENCE"'`,
 		SilenceErrors: true,
@@ -66,12 +71,15 @@ func (a *app) rootCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) { a.log = newLogger(a.err, a.json, a.level()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.log = newLogger(a.err, a.json, a.level())
+			a.reports = &nodeReports{Handler: a.log.Handler(), passing: a.json || a.verbose}
+		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetVersionTemplate("redlock {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badFlag(err) })
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
 	a.flags.bind(flags)
@@ -89,6 +97,9 @@ func (a *app) rootCommand() *cobra.Command {
 // exactArgs is cobra.ExactArgs with our exit code.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
+		if err := refuseURLs(args); err != nil {
+			return err
+		}
 		switch {
 		case len(args) == len(names):
 			return nil
@@ -97,6 +108,38 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		}
 		return usagef("expected %s, got %d arguments", strings.Join(names, " "), len(args))
 	}
+}
+
+// refuseURLs refuses nodes where a NAME is expected. As the name of a lock a URL
+// would be printed, and stored on the nodes, with its password.
+func refuseURLs(args []string) error {
+	for _, arg := range args {
+		scheme, _, _ := strings.Cut(strings.ToLower(arg), "://")
+		if len(scheme) < len(arg) && slices.Contains([]string{"redis", "rediss", "unix"}, scheme) {
+			return usagef("the URL of a node is no NAME: separate nodes with commas, after --nodes")
+		}
+	}
+	return nil
+}
+
+// badFlag is an error of parsing flags, without the words of package strconv.
+func badFlag(err error) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return usagef("%v", err)
+	}
+	why := errors.Unwrap(bad).Error()
+	if num, ok := errors.AsType[*strconv.NumError](err); ok {
+		what := "a whole number"
+		switch {
+		case num.Func == "ParseBool":
+			what = "true or false"
+		case errors.Is(num, strconv.ErrRange):
+			what = "in range"
+		}
+		why = fmt.Sprintf("%q is not %s", bad.GetValue(), what)
+	}
+	return usagef("--%s: %s", bad.GetFlag().Name, why)
 }
 
 // emit writes one JSON object to stdout.
@@ -131,7 +174,11 @@ func (a *app) withLocker(cmd *cobra.Command, fn func(context.Context, *redlock.L
 		return err
 	}
 	defer a.close(lk)
-	return interrupted(ctx, fn(ctx, lk, c))
+	if err := fn(ctx, lk, c); err != nil {
+		return interrupted(ctx, err)
+	}
+	a.reports.pass()
+	return nil
 }
 
 // interrupted returns err, or the signal that was behind it.
@@ -149,7 +196,7 @@ func (a *app) open(ctx context.Context, c config) (*redlock.Locker, error) {
 		return nil, configf("no nodes: give their URLs with --nodes, in REDLOCK_NODES or in redlock.yaml " +
 			"('redlock up' starts some to try it with, and 'redlock run --demo' needs none)")
 	}
-	lk, err := redlock.Open(ctx, c.Nodes, c.options(a.log))
+	lk, err := redlock.Open(ctx, c.Nodes, c.options(slog.New(a.reports)))
 	if errors.Is(err, redlock.ErrBadOption) {
 		return nil, configf("%s", strings.TrimPrefix(err.Error(), "redlock: "))
 	}

@@ -35,6 +35,8 @@ func TestArguments(t *testing.T) {
 		{[]string{"run", "n"}, 64, ""},
 		{[]string{"run", "n", "--"}, 64, ""},
 		{[]string{"run", "--", "n"}, 64, ""},
+		{[]string{"run", "n", "--", "-n"}, 127, ""}, // the name of a command
+		{[]string{"run", "redis-a", "echo", "redis://a"}, 0, "redis://a\n"},
 		{[]string{"run", "", "true"}, 64, ""},
 		{[]string{"run", strings.Repeat("n", 513), "true"}, 64, ""},
 		{[]string{"run", "redlock:x", "true"}, 64, ""},
@@ -79,6 +81,33 @@ func TestArguments(t *testing.T) {
 				t.Errorf("the error does not say once who speaks:\n%s", r.stderr)
 			}
 		})
+	}
+}
+
+// TestUsageErrorsSayWhatToDo: not only that something is wrong.
+func TestUsageErrorsSayWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"run", "n", "--ttl", "5", "true"}, "flags go before NAME"},
+		{[]string{"status", "--nodes", "redis://a:1", "redis://b:1"}, "separate nodes with commas"},
+		{[]string{"run", "--nodes", "redis://a:1", "UNIX:///b", "true"}, "separate nodes with commas"},
+		{[]string{"init", "redis://a:1", "rediss://b:1"}, "separate nodes with commas"},
+		{[]string{"up", "--nodes", "three"}, `--nodes: "three" is not a whole number`},
+		{[]string{"up", "--nodes", "-1"}, "--nodes must be above zero"},
+		{[]string{"up", "--port", "65533"}, "the ports of 5 nodes must lie between 1 and 65535"},
+		{[]string{"run", "--ttl", "soon", "n", "true"}, `--ttl: "soon" is not a duration`},
+		{[]string{"status", "--json=perhaps"}, `--json: "perhaps" is not true or false`},
+		{[]string{"status", "--quorum", "99999999999999999999"}, "is not in range"},
+	} {
+		r := run(t, c.args...)
+		if r.code != 64 || !strings.Contains(r.stderr, c.says) || strings.Contains(r.stderr, "strconv") {
+			t.Errorf("%q: exit %d, want 64 and %q: %s", c.args, r.code, c.says, r.stderr)
+		}
+	}
+	if help := run(t, "up", "--help").stdout; !strings.Contains(help, "--nodes N ") {
+		t.Errorf("no metavariable N:\n%s", help)
 	}
 }
 

@@ -3,10 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"example.com/redlock"
 	"github.com/spf13/cobra"
 )
+
+// breakLine is what break prints with --json.
+type breakLine struct {
+	Name  string `json:"name"`
+	Held  bool   `json:"held"`
+	Owner string `json:"owner"`
+}
 
 func (a *app) breakCommand() *cobra.Command {
 	var now bool
@@ -20,20 +28,41 @@ known to be dead.`,
 		Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withLocker(cmd, func(ctx context.Context, lk *redlock.Locker, _ config) error {
-				if err := lk.Break(ctx, args[0], &redlock.BreakOptions{Now: now}); err != nil {
-					return err
-				}
-				if now {
-					a.log.Warn("the lock is free, but a holder that lives may still act", "name", args[0])
-				}
-				if a.json {
-					return a.emit(nameLine{args[0]})
-				}
-				_, err := fmt.Fprintf(a.out, "%s: broken\n", args[0])
-				return err
+				return a.breakLock(ctx, lk, args[0], now)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "free it at once: the holder may still act")
 	return cmd
+}
+
+func (a *app) breakLock(ctx context.Context, lk *redlock.Locker, name string, now bool) error {
+	st, err := inspect(ctx, lk, name)
+	if err != nil {
+		return err
+	}
+	// What too few nodes keep is no lock, but it may be in the way.
+	remains := slices.ContainsFunc(st.Votes, func(v redlock.Vote) bool { return v.Holder != "" })
+	if st.Held || remains {
+		if err := lk.Break(ctx, name, &redlock.BreakOptions{Now: now}); err != nil {
+			return err
+		}
+	}
+	if st.Held && now {
+		a.log.Warn("the lock is free, but a holder that lives may still act", "name", name)
+	}
+	if a.json {
+		return a.emit(breakLine{name, st.Held, st.Owner})
+	}
+	text := "free, nothing to break"
+	switch {
+	case st.Held && st.Owner != "":
+		text = fmt.Sprintf("broken, was held by %q", st.Owner)
+	case st.Held:
+		text = "broken"
+	case remains:
+		text = "free, remains on some nodes broken"
+	}
+	_, err = fmt.Fprintf(a.out, "%s: %s\n", name, text)
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,7 +102,7 @@ func TestStatus(t *testing.T) {
 	p.wantExit(143)
 
 	handle := strings.TrimSpace(run(t, "acquire", name).stdout)
-	if r := run(t, "break", "--json", name); r.code != 0 || decode[nameLine](t, r.stdout).Name != name {
+	if r := run(t, "break", "--json", name); r.code != 0 || !decode[breakLine](t, r.stdout).Held {
 		t.Error(r)
 	}
 	if st := decode[statusLine](t, run(t, "status", "--json", name).stdout); !st.Broken {
@@ -134,7 +135,7 @@ func TestInit(t *testing.T) {
 			t.Fatal(r)
 		}
 	}
-	if r := run(t, "init", list); r.code != 0 || strings.Count(r.stdout, "\n") != 3 {
+	if r := run(t, "init", list); r.code != 0 || strings.Count(r.stdout, " declared\n") != 3 {
 		t.Fatal(r)
 	}
 	if r := run(t, "init", "--json", list); r.code != 0 || decode[nodeLine](t, strings.SplitAfter(r.stdout, "\n")[0]).Standing != "ok" {
@@ -146,6 +147,100 @@ func TestInit(t *testing.T) {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}
+}
+
+func TestInitSaysDeclaredInJSON(t *testing.T) {
+	list := "--nodes=" + ownServers(t, 1)[0]
+	if n := decode[nodeLine](t, run(t, "status", "--json", list).stdout); n.Standing != "new" {
+		t.Errorf("%+v", n)
+	}
+	if n := decode[nodeLine](t, run(t, "init", "--json", list).stdout); n.Standing != "declared" {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestBreakSaysWhoWasBroken(t *testing.T) {
+	name := lockName(t)
+	run(t, "break", name).want(t, 0, name+": free, nothing to break\n")
+	r := run(t, "break", "--now", name)
+	r.want(t, 0, name+": free, nothing to break\n")
+	if r.stderr != "" {
+		t.Errorf("a warning about a holder that is not there: %s", r.stderr)
+	}
+	if got := decode[breakLine](t, run(t, "break", "--json", name).stdout); got != (breakLine{Name: name}) {
+		t.Errorf("%+v", got)
+	}
+	run(t, "acquire", "--owner", "me", name)
+	if got := decode[breakLine](t, run(t, "break", "--json", name).stdout); got != (breakLine{name, true, "me"}) {
+		t.Errorf("%+v", got)
+	}
+	r = run(t, "break", "--now", name)
+	r.want(t, 0, name+": broken, was held by \"me\"\n")
+	if !strings.Contains(r.stderr, "may still act") {
+		t.Errorf("no warning: %s", r.stderr)
+	}
+	run(t, "status", name).want(t, 0, name+": free\n")
+}
+
+// A key on too few nodes is no lock, but keeps others waiting.
+func TestBreakFreesWhatTooFewNodesKeep(t *testing.T) {
+	name := lockName(t)
+	run(t, "acquire", name)
+	for _, url := range nodes[:3] {
+		redisDo(t, url, "DEL", "redlock:{"+name+"}")
+	}
+	r := run(t, "break", "--now", name)
+	r.want(t, 0, name+": free, remains on some nodes broken\n")
+	if r.stderr != "" || heldOn(t, nodes, name) != 0 {
+		t.Errorf("still on %d nodes: %s", heldOn(t, nodes, name), r.stderr)
+	}
+}
+
+// A handle is good for giving back also a lock that was broken: it would keep
+// others out for the rest of its TTL.
+func TestReleaseOfABrokenLock(t *testing.T) {
+	name := lockName(t)
+	handle := strings.TrimSpace(run(t, "acquire", name).stdout)
+	run(t, "break", name)
+	run(t, "run", "-n", name, "true").want(t, 75, "")
+	r := run(t, "release", "--json", handle)
+	if r.code != 0 || decode[releaseLine](t, r.stdout).Name != name {
+		t.Error(r)
+	}
+	run(t, "run", "-n", name, "true").want(t, 0, "")
+	r = run(t, "release", handle)
+	r.want(t, 79, "")
+	if want := "redlock: release " + name + ": lease lost\n"; r.stderr != want {
+		t.Errorf("%q, want %q", r.stderr, want)
+	}
+	run(t, "release", "--ttl", "5", handle).want(t, 64, "")
+}
+
+// Nodes with another configuration keep locks elsewhere: what they do not have
+// may well be held.
+func TestMismatchIsNoAnswer(t *testing.T) {
+	name := lockName(t)
+	handle := strings.TrimSpace(run(t, "acquire", name).stdout)
+	for _, args := range [][]string{
+		{"status", name}, {"break", name}, {"break", "--now", name}, {"init"}, {"acquire", "-n", name}, {"run", "-n", name, "true"},
+	} {
+		asksAll := !slices.Contains(args, "-n") // to take a lock, one node that differs is enough to stop
+		r := run(t, append([]string{"--max-ttl=31"}, args...)...)
+		if r.code != 78 || strings.Contains(r.stdout, "free") || strings.Contains(r.stdout, "nothing to break") {
+			t.Errorf("%q: %+v", args, r)
+		}
+		if strings.Count(r.stderr, "\n") != 1 || strings.Count(r.stderr, "31000 here, 30000 on the node") != 1 ||
+			strings.Count(r.stderr, "redlock: ") != 1 || asksAll && !strings.Contains(r.stderr, "all 5 nodes: ") {
+			t.Errorf("%q: not the reason, once: %s", args, r.stderr)
+		}
+		r = run(t, append([]string{"--json", "--max-ttl=31"}, args...)...)
+		lines := strings.Split(strings.TrimSpace(r.stderr), "\n")
+		if last := lines[len(lines)-1]; asksAll && strings.Count(last, "30000 on the node") != 5 {
+			t.Errorf("%q: JSON leaves something out: %s", args, last)
+		}
+	}
+	run(t, "release", "--plain-keys", handle).want(t, 78, "")
+	run(t, "release", handle).want(t, 0, "")
 }
 
 func TestUp(t *testing.T) {
@@ -166,7 +261,7 @@ func TestUp(t *testing.T) {
 				t.Error("not initialised:", r)
 			}
 			runEnv(t, []string{line}, "run", "n", "echo", "ran").want(t, 0, "ran\n")
-			p.signal(syscall.SIGINT)
+			p.signal(map[bool]syscall.Signal{true: syscall.SIGTERM, false: syscall.SIGINT}[engine == "embedded"])
 			p.wantExit(0)
 			if rest := p.rest(); rest != "" {
 				t.Errorf("more on stdout: %q", rest)
@@ -181,7 +276,7 @@ func TestUpOnATakenPort(t *testing.T) {
 	taken := strings.TrimPrefix(nodes[0], "redis://127.0.0.1:")
 	for _, engine := range []string{"redis", "embedded"} {
 		r := run(t, "up", "--nodes", "1", "--port", taken, "--engine", engine)
-		if r.code != 125 || r.stdout != "" || !strings.Contains(r.stderr, taken) {
+		if r.code != 125 || r.stdout != "" || !strings.Contains(r.stderr, taken) || !strings.Contains(r.stderr, "--port") {
 			t.Errorf("%s: %+v", engine, r)
 		}
 	}

@@ -191,7 +191,8 @@ func parseConfig(path string, text []byte) (config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return config{}, configf("%s: %s", path, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), " in type main.config", ""))
+		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n")
+		return config{}, configf("%s: %s", path, strings.ReplaceAll(strings.TrimSpace(text), " in type main.config", ""))
 	}
 	return c, nil
 }

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"example.com/redlock"
+	"example.com/redlock/backend"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // handleLine is what acquire and extend print with --json.
@@ -56,7 +57,10 @@ release the lock.`,
 }
 
 func (a *app) extendCommand() *cobra.Command {
-	var f handleFlags
+	var (
+		ttl   seconds
+		owner string
+	)
 	cmd := &cobra.Command{
 		Use:   "extend [flags] HANDLE",
 		Short: "Prolong a lock by its TTL and print its new handle",
@@ -65,77 +69,90 @@ another TTL, and prints the new handle: the old one is spent. With - the handle
 is read from standard input, where other users cannot see it.`,
 		Args: exactArgs("HANDLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.resume(cmd, f, args[0], a.handOut)
+			handle, err := a.readHandle(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withLocker(cmd, func(ctx context.Context, lk *redlock.Locker, c config) error {
+				o := &redlock.AcquireOptions{TTL: time.Duration(ttl), Owner: owner, NoRenew: true, MaxHold: -1}
+				if o.TTL == 0 {
+					o.TTL = c.leaseTTL()
+				}
+				if o.Owner == "" {
+					o.Owner = defaultOwner()
+				}
+				lease, err := lk.Resume(ctx, handle, o)
+				if err != nil {
+					return err
+				}
+				return a.handOut(lk, lease, o)
+			})
 		},
 	}
-	f.bind(cmd.Flags())
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(&ttl, "ttl", "how long the lock lasts from now (default 30s)")
+	flags.StringVar(&owner, "owner", "", "label of the holder, for people (default user@host:pid)")
 	return cmd
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	var f handleFlags
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "release [flags] HANDLE",
 		Short: "Give back a lock that acquire took",
-		Long: `Gives back the lock that HANDLE stands for. Exit code 79 if it had ended. With -
-the handle is read from standard input, where other users cannot see it.`,
+		Long: `Gives back the lock that HANDLE stands for, also one that was broken. Exit code
+79 if it had ended. With - the handle is read from standard input, where other
+users cannot see it.`,
 		Args: exactArgs("HANDLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.resume(cmd, f, args[0], func(_ *redlock.Locker, l *redlock.Lease, _ *redlock.AcquireOptions) error {
-				if err := l.Release(context.Background()); err != nil {
-					return err
-				}
-				if a.json {
-					return a.emit(nameLine{l.Name()})
-				}
-				return nil
+			handle, err := a.readHandle(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withLocker(cmd, func(ctx context.Context, lk *redlock.Locker, _ config) error {
+				return a.releaseHandle(ctx, lk, handle)
 			})
 		},
 	}
-	f.bind(cmd.Flags())
-	return cmd
 }
 
-// nameLine is what release and break print with --json.
-type nameLine struct {
+// releaseLine is what release prints with --json.
+type releaseLine struct {
 	Name string `json:"name"`
 }
 
-// handleFlags are the flags of the commands that take a handle.
-type handleFlags struct {
-	ttl   seconds
-	owner string
-}
-
-func (f *handleFlags) bind(flags *pflag.FlagSet) {
-	flags.SortFlags = false
-	flags.Var(&f.ttl, "ttl", "how long the lock lasts from now (default 30s)")
-	flags.StringVar(&f.owner, "owner", "", "label of the holder, for people (default user@host:pid)")
-}
-
-// resume takes over the lease of a handle for what is to be done with it.
-func (a *app) resume(cmd *cobra.Command, f handleFlags, handle string,
-	then func(*redlock.Locker, *redlock.Lease, *redlock.AcquireOptions) error) error {
-	if handle == "-" {
-		line, err := bufio.NewReader(a.in).ReadString('\n')
-		if handle = strings.TrimSpace(line); handle == "" {
-			return usagef("no handle on standard input: %v", err)
+func (a *app) releaseHandle(ctx context.Context, lk *redlock.Locker, handle string) error {
+	err := lk.ReleaseHandle(ctx, handle)
+	if errors.Is(err, redlock.ErrLost) {
+		// Nodes with another configuration would not have it either.
+		if other := mismatch(lk.Nodes(ctx)); other != nil {
+			return other
 		}
 	}
-	return a.withLocker(cmd, func(ctx context.Context, lk *redlock.Locker, c config) error {
-		o := &redlock.AcquireOptions{TTL: time.Duration(f.ttl), Owner: f.owner, NoRenew: true, MaxHold: -1}
-		if o.TTL == 0 {
-			o.TTL = c.leaseTTL()
-		}
-		if o.Owner == "" {
-			o.Owner = defaultOwner()
-		}
-		lease, err := lk.Resume(ctx, handle, o)
-		if err != nil {
-			return err
-		}
-		return then(lk, lease, o)
-	})
+	if err != nil || !a.json {
+		return err
+	}
+	name, err := backend.HandleName(handle)
+	if err != nil {
+		return err
+	}
+	return a.emit(releaseLine{name})
+}
+
+// readHandle returns the handle that arg is, or says where to find.
+func (a *app) readHandle(arg string) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	line, err := bufio.NewReader(a.in).ReadString('\n')
+	handle := strings.TrimSpace(line)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return "", fmt.Errorf("read the handle: %w", err)
+	case handle == "":
+		return "", usagef("no handle on standard input")
+	}
+	return handle, nil
 }
 
 // handOut prints the handle of a lease. If nobody can read it the lease is
@@ -159,9 +176,5 @@ func (a *app) handOut(lk *redlock.Locker, lease *redlock.Lease, o *redlock.Acqui
 	if err == nil {
 		return nil
 	}
-	back, resumeErr := lk.Resume(context.Background(), handle, o)
-	if resumeErr == nil {
-		resumeErr = back.Release(context.Background())
-	}
-	return errors.Join(fmt.Errorf("print the handle: %w", err), resumeErr)
+	return errors.Join(fmt.Errorf("print the handle: %w", err), lk.ReleaseHandle(context.Background(), handle))
 }

@@ -19,6 +19,15 @@ have forgotten locks that are still held.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withLocker(cmd, func(ctx context.Context, lk *redlock.Locker, _ config) error {
 				nodes, err := lk.Init(ctx)
+				for i := range nodes {
+					// Blank until now, and "new" would sound as if it still were.
+					if nodes[i].Standing == "new" {
+						nodes[i].Standing = "declared"
+					}
+				}
+				if err != nil {
+					err = brief{"init: " + nodeFaults(nodes).String(), err}
+				}
 				if printErr := a.printNodes(nodes); err == nil {
 					err = printErr
 				}

@@ -236,8 +236,8 @@ func TestWrapperStoppedPastItsLease(t *testing.T) {
 	if alive(child) {
 		t.Error("the command survived")
 	}
-	if e, _ := p.event("stopping"); e.GraceMS != 0 {
-		t.Errorf("a grace of %d ms without a lease", e.GraceMS)
+	if e, _ := p.event("stopping"); e.GraceMS != 0 || e.RemainingMS != 0 {
+		t.Errorf("a grace of %d ms, and %d ms left, without a lease", e.GraceMS, e.RemainingMS)
 	}
 }
 

@@ -28,6 +28,8 @@ func jsonAttr(groups []string, a slog.Attr) slog.Attr {
 	switch {
 	case len(groups) == 0 && a.Key == slog.MessageKey:
 		a.Key, a.Value = "event", slog.StringValue(strings.TrimPrefix(a.Value.String(), "redlock: "))
+	case len(groups) == 0 && a.Key == "err": // as the library calls it
+		a.Key = "error"
 	case len(groups) == 0 && a.Key == slog.LevelKey:
 		a.Value = slog.StringValue(strings.ToLower(a.Value.String()))
 	case a.Value.Kind() == slog.KindDuration:
@@ -71,6 +73,9 @@ func (h *textHandler) field(a slog.Attr) string {
 		v = slog.StringValue(v.Duration().Round(time.Millisecond).String())
 	}
 	s := v.String()
+	if err, ok := v.Any().(error); ok && h.level > slog.LevelDebug {
+		s = briefText(err)
+	}
 	if s == "" || strings.ContainsAny(s, " \t\r\n\"()=") {
 		s = fmt.Sprintf("%q", s)
 	}
@@ -90,6 +95,36 @@ func (h *textHandler) WithGroup(name string) slog.Handler {
 	c := *h
 	c.group += name + "."
 	return &c
+}
+
+// nodeReports is what the library says about nodes. For people it is kept until
+// the nodes have done what was asked: the error that they did not says it all.
+type nodeReports struct {
+	slog.Handler
+	mu      sync.Mutex
+	kept    []slog.Record
+	passing bool
+}
+
+func (r *nodeReports) Handle(ctx context.Context, rec slog.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.passing {
+		r.kept = append(r.kept, rec.Clone())
+		return nil
+	}
+	return r.Handler.Handle(ctx, rec)
+}
+
+// pass says what was kept, and from now on everything at once.
+func (r *nodeReports) pass() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passing = true
+	for _, rec := range r.kept {
+		_ = r.Handler.Handle(context.Background(), rec) // as package slog does
+	}
+	r.kept = nil
 }
 
 // level is how much is said. By default what stands in the way and what went
@@ -117,10 +152,13 @@ func (a *app) fail(err error) {
 		level = slog.LevelWarn
 	}
 	log := newLogger(a.err, a.json, a.level())
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "redlock: "), "\n", "; ") // of joined errors
-	if a.json {
-		log.Log(context.Background(), level, "error", "error", text, "code", exitCode(err))
-		return
+	full := mask(err, fullText(err))
+	switch {
+	case a.json:
+		log.Log(context.Background(), level, "error", "error", full, "code", exitCode(err))
+	case a.verbose:
+		log.Log(context.Background(), level, full)
+	default:
+		log.Log(context.Background(), level, mask(err, briefText(err)))
 	}
-	log.Log(context.Background(), level, text)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"example.com/redlock"
@@ -43,10 +44,7 @@ Exit code: the command's, or
   redlock run -w 30 deploy ./deploy.sh
   redlock run -n --if-held skip --min-hold 1m report -- ./report   # from cron, on every host`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 1 || len(runArgs(args)) < 1 {
-				return usagef("expected NAME and COMMAND")
-			}
-			return nil
+			return checkRunArgs(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.run(cmd, &f, args[0], runArgs(args))
@@ -64,6 +62,20 @@ func (f *runFlags) bind(flags *pflag.FlagSet) {
 	flags.Var(&f.grace, "grace", "time from TERM to KILL, at most TTL/3 (default TTL/6, at most 5s)")
 	flags.StringVar(&f.ifHeld, "if-held", "fail", "fail, or skip: exit 0 when the lock is held by others")
 	flags.BoolVar(&f.demo, "demo", false, "use five nodes inside this process: excludes nobody else")
+}
+
+func checkRunArgs(args []string) error {
+	if len(args) < 1 || len(runArgs(args)) < 1 {
+		return usagef("expected NAME and COMMAND")
+	}
+	if err := refuseURLs(args[:1]); err != nil {
+		return err
+	}
+	if args[1] != "--" && strings.HasPrefix(args[1], "-") {
+		// A flag of ours, more likely than the name of a command.
+		return usagef("flags go before NAME, and a -- before a command such as %q", args[1])
+	}
+	return nil
 }
 
 // runArgs returns the command, without the -- that may stand before it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -224,6 +225,51 @@ func TestB127ReleasedBeforeClosed(t *testing.T) {
 		run(t, "run", name, "true").want(t, 0, "")
 		// A node that was too busy to answer in time may still be carrying it out.
 		await.True(t, time.Second, "no node has the lock", func() bool { return heldOn(t, nodes, name) == 0 })
+	}
+}
+
+// TestEverydayErrorsAreOneLine: each thing once, what each node said with -v.
+func TestEverydayErrorsAreOneLine(t *testing.T) {
+	name := lockName(t)
+	run(t, "acquire", "--owner", "me", name)
+	outage := []string{"run", "--nodes", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--connect-wait", "0.2", "n", "true"}
+	held := []string{"run", "-n", name, "true"}
+	for _, c := range []struct {
+		args  []string
+		code  int
+		wants string
+	}{
+		{held, 75, `^redlock: ` + regexp.QuoteMeta(name) + ` is held by "me", (30|2\d)\.\d s left\n$`},
+		{outage, 69, `(?m)^redlock: acquire n: no quorum: 0 of 3 nodes answered, need 2: .*dial tcp: connect: connection refused$`},
+		{[]string{"init", "--nodes", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, 69,
+			`^redlock: init: all 3 nodes: not sent: dial tcp: connect: connection refused\n$`},
+		{[]string{"status", "--nodes", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "n"}, 69,
+			`^redlock: inspect n: no quorum: 0 of 3 nodes answered, need 2: all 3 nodes: not sent: dial tcp: connect: connection refused\n$`},
+	} {
+		r := run(t, c.args...)
+		if r.code != c.code || !regexp.MustCompile(c.wants).MatchString(r.stderr) || strings.Count(r.stderr, "connection refused") > 1 {
+			t.Errorf("%q: exit %d, want %d and %s:\n%s", c.args, r.code, c.code, c.wants, r.stderr)
+		}
+	}
+	for _, mode := range []string{"-v", "--json"} {
+		if r := run(t, append([]string{mode}, held...)...); strings.Count(r.stderr, "127.0.0.1:") != 5 {
+			t.Errorf("%s does not say what each node said: %s", mode, r.stderr)
+		}
+	}
+}
+
+// What is wrong with some nodes is said although others made a quorum.
+func TestNodesThatAreDownAreReported(t *testing.T) {
+	urls := append(ownServers(t, 2), "redis://127.0.0.1:1")
+	r := run(t, "run", "--nodes", strings.Join(urls, ","), "n", "true")
+	r.want(t, 0, "")
+	if !strings.Contains(r.stderr, "node does not answer (node=127.0.0.1:1/0") {
+		t.Errorf("not said: %q", r.stderr)
+	}
+	// In JSON too, under the one name that errors have.
+	r = run(t, "run", "--json", "--nodes", strings.Join(urls, ","), "n", "true")
+	if !strings.Contains(r.stderr, `"error":"not sent`) || strings.Contains(r.stderr, `"err":`) {
+		t.Error(r.stderr)
 	}
 }
 

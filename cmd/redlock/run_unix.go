@@ -39,6 +39,7 @@ func (a *app) execute(ctx context.Context, p plan, c config, demo bool) error {
 	if err != nil {
 		return err
 	}
+	a.reports.pass()
 	g := grant{name: p.name, owner: p.acquire.Owner, token: lease.Token(), ttl: p.acquire.TTL}
 	a.log.Info("acquired", "name", g.name, "token", uint64(g.token), "owner", g.owner, "ttl", g.ttl, "waited", time.Since(start))
 	return a.runUnder(lease, p, path, g, signals)
@@ -143,7 +144,7 @@ func (a *app) keep(lease *redlock.Lease, d time.Duration, signals chan os.Signal
 
 // leave ends the renewal and lets the TTL run out.
 func (a *app) leave(lease *redlock.Lease) {
-	remaining := time.Until(lease.Deadline())
+	remaining := max(time.Until(lease.Deadline()), 0)
 	if _, err := lease.Handle(); err == nil {
 		a.log.Info("left", "name", lease.Name(), "remaining", remaining)
 	}

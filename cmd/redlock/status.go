@@ -45,6 +45,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status [flags] [NAME]",
 		Short: "Say who holds a lock or, without NAME, how the nodes are",
 		Args: func(_ *cobra.Command, args []string) error {
+			if err := refuseURLs(args); err != nil {
+				return err
+			}
 			if len(args) > 1 {
 				return usagef("expected at most one NAME, got %d arguments", len(args))
 			}
@@ -56,7 +59,7 @@ func (a *app) statusCommand() *cobra.Command {
 					nodes := lk.Nodes(ctx)
 					return errors.Join(a.printNodes(nodes), fitQuorum(nodes, c.Quorum))
 				}
-				st, err := lk.Inspect(ctx, args[0])
+				st, err := inspect(ctx, lk, args[0])
 				if err != nil {
 					return err
 				}
@@ -64,6 +67,31 @@ func (a *app) statusCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// inspect asks who holds a name. Nodes with another configuration are an error:
+// they keep locks under other keys, and would call a lock free that is held.
+func inspect(ctx context.Context, lk *redlock.Locker, name string) (redlock.Status, error) {
+	if err := mismatch(lk.Nodes(ctx)); err != nil {
+		return redlock.Status{}, err
+	}
+	return lk.Inspect(ctx, name)
+}
+
+// mismatch is an error if a node has another configuration than we.
+func mismatch(nodes []redlock.NodeState) error {
+	f := newFaults(len(nodes))
+	var errs []error
+	for _, n := range nodes {
+		if errors.Is(n.Err, redlock.ErrMismatch) {
+			f.add(n.Node, n.Err)
+			errs = append(errs, fmt.Errorf("%s: %w", n.Node, n.Err))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return brief{f.String(), errors.Join(errs...)}
 }
 
 func (a *app) printStatus(st redlock.Status) error {
@@ -115,7 +143,7 @@ func (a *app) printNodes(nodes []redlock.NodeState) error {
 		if a.json {
 			err = a.emit(nodeLine{n.Node, n.Standing, n.RunID, n.Version, errorText(n.Err)})
 		} else if n.Err != nil {
-			_, err = fmt.Fprintf(a.out, "%s %s: %v\n", n.Node, n.Standing, n.Err)
+			_, err = fmt.Fprintf(a.out, "%s %s: %s\n", n.Node, n.Standing, faultText(n.Err))
 		} else {
 			_, err = fmt.Fprintf(a.out, "%s %s\n", n.Node, n.Standing)
 		}

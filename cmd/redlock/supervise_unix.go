@@ -87,7 +87,7 @@ func (s *supervisor) end(cause error) error {
 	if errors.Is(cause, redlock.ErrMaxHold) {
 		why = redlock.ErrMaxHold
 	}
-	s.log.Warn("stopping", "because", why, "grace", max(grace, 0), "remaining", time.Until(deadline))
+	s.log.Warn("stopping", "because", why, "grace", max(grace, 0), "remaining", max(time.Until(deadline), 0))
 	if grace > 0 {
 		s.child.signal(unix.SIGTERM)
 		s.child.signal(unix.SIGCONT) // a stopped process would not notice

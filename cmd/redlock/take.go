@@ -108,6 +108,7 @@ func (a *app) sayWait(name string) func(redlock.Wait) {
 		attrs := []any{"name", name}
 		switch {
 		case errors.Is(w.Err, redlock.ErrHeld):
+			a.reports.pass() // this may take long
 			attrs = append(attrs, "owner", w.Owner)
 		case w.Err != nil:
 			attrs = append(attrs, "error", strings.TrimPrefix(w.Err.Error(), "redlock: "))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"example.com/redlock"
@@ -28,13 +30,22 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up [flags]",
 		Short: "Run local nodes until interrupted",
 		Long: `Starts nodes on this machine, declares them new, prints REDLOCK_NODES=URLS on
-standard output, and ends them when it is interrupted. They keep nothing on disk.`,
-		Example: `  redlock up >nodes.env &
-  export $(cat nodes.env)`,
+standard output, and ends them at ^C or TERM. They keep nothing on disk.`,
+		Example: `  redlock up                             # in another terminal; paste the line that it prints:
+  export REDLOCK_NODES=redis://127.0.0.1:7101,...
+
+  redlock up >nodes.env &                # the same in a script
+  until [ -s nodes.env ]; do sleep 0.1; done
+  export $(cat nodes.env)
+  ...
+  kill $!`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if nodes < 1 || port < 1 || port+nodes-1 > 65535 {
-				return usagef("%d nodes from port %d on", nodes, port)
+			switch {
+			case nodes < 1:
+				return usagef("--nodes must be above zero")
+			case port < 1 || port > maxPort-nodes+1:
+				return usagef("--port %d: the ports of %d nodes must lie between 1 and %d", port, nodes, maxPort)
 			}
 			return a.up(cmd, engine, nodes, port)
 		},
@@ -42,7 +53,7 @@ standard output, and ends them when it is interrupted. They keep nothing on disk
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	// Here --nodes is a number: the URLs are what comes out.
-	flags.IntVar(&nodes, "nodes", 5, "how `many` nodes")
+	flags.IntVar(&nodes, "nodes", 5, "start `N` nodes")
 	flags.IntVar(&port, "port", 7101, "port of the first; the others follow")
 	flags.StringVar(&engine, "engine", "auto", "redis, embedded, or auto: redis if it is installed")
 	return cmd
@@ -64,7 +75,7 @@ func (a *app) up(cmd *cobra.Command, engine string, n, port int) error {
 	nodes, err := startNodes(ctx, engine, n, port)
 	defer nodes.stop()
 	if err != nil {
-		return interrupted(ctx, err)
+		return interrupted(ctx, suggestPort(err, port+len(nodes.urls)))
 	}
 	c.Nodes = nodes.urls
 	if err := a.declare(ctx, c); err != nil {
@@ -83,6 +94,22 @@ func (a *app) up(cmd *cobra.Command, engine string, n, port int) error {
 	return nil
 }
 
+const maxPort = 65535
+
+// suggestPort says what to do about err, with which a node did not start, if it
+// is because its port is taken.
+func suggestPort(err error, port int) error {
+	if errors.Is(err, errUsage) {
+		return err
+	}
+	l, taken := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if taken == nil {
+		_ = l.Close() // it was for the answer only
+		return err
+	}
+	return fmt.Errorf("port %d cannot be had, choose others with --port: %w", port, err)
+}
+
 // declare declares the nodes of c new.
 func (a *app) declare(ctx context.Context, c config) error {
 	lk, err := a.open(ctx, c)
@@ -90,8 +117,11 @@ func (a *app) declare(ctx context.Context, c config) error {
 		return err
 	}
 	defer a.close(lk)
-	_, err = lk.Init(ctx)
-	return err
+	if _, err := lk.Init(ctx); err != nil {
+		return err
+	}
+	a.reports.pass()
+	return nil
 }
 
 // localNodes are nodes that live as long as this process at most.
