@@ -34,11 +34,11 @@ func newLease(ctx context.Context, lk *Locker, name string) *Lease {
 
 // hold makes the lease held.
 func (l *Lease) hold(held backend.Lease, maxHold time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.held = held
-	if maxHold > 0 {
-		l.mu.Lock()
+	if maxHold > 0 && l.ctx.Err() == nil { // it may be lost already
 		l.maxHold = time.AfterFunc(maxHold, l.reachMaxHold)
-		l.mu.Unlock()
 	}
 }
 

@@ -252,8 +252,9 @@ func (lk *Locker) checkNameOpen(name string) error {
 
 // Close ends the contexts of all leases with ErrClosed, waits for the bodies of
 // Do, stops renewals, releases what is held and closes the connections. ctx
-// bounds it: when it ends first, leases whose bodies still run are left to end
-// with their TTL, never released under them, and its error is returned.
+// bounds it, but for a second that the releases have in any case: when it ends
+// first, leases whose bodies still run are left to end with their TTL, never
+// released under them, and its error is returned.
 func (lk *Locker) Close(ctx context.Context) error {
 	lk.close(ErrClosed)
 	lk.mu.Lock()
@@ -268,8 +269,24 @@ func (lk *Locker) Close(ctx context.Context) error {
 		l.end(ErrClosed)
 	}
 	waited := lk.waitForBodies(ctx)
+	ctx, cancel := atLeast(ctx, closeGrace)
+	defer cancel()
 	released := lk.releaseAll(ctx, running, waited == nil)
 	return errors.Join(waited, released, lk.backend.Close(ctx))
+}
+
+// closeGrace is how long Close has for its releases although its ctx has ended:
+// what ended it is often what ends the process.
+const closeGrace = time.Second
+
+// atLeast returns a context that ends with ctx, but not before d has passed.
+func atLeast(ctx context.Context, d time.Duration) (context.Context, func()) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	timer := time.AfterFunc(d, func() { context.AfterFunc(ctx, cancel) })
+	return out, func() {
+		timer.Stop()
+		cancel()
+	}
 }
 
 func (lk *Locker) waitForBodies(ctx context.Context) error {
@@ -286,27 +303,13 @@ func (lk *Locker) waitForBodies(ctx context.Context) error {
 	}
 }
 
-// closeWorkers bounds how many releases Close waits for side by side.
-const closeWorkers = 64
+// closeWorkers bounds how many releases Close waits for side by side. It is
+// large: when no node answers, each takes until it is given up.
+const closeWorkers = 1024
 
+// releaseAll releases what no body runs under, up to ctx.
 func (lk *Locker) releaseAll(ctx context.Context, running map[*Lease]bool, bodiesDone bool) error {
-	work := make(chan *Lease)
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
-	)
-	for range min(closeWorkers, len(running)) {
-		wg.Go(func() {
-			for l := range work {
-				if err := l.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
-		})
-	}
+	work := make(chan *Lease, len(running))
 	for l, body := range running {
 		if body && !bodiesDone {
 			l.held.StopRenewal()
@@ -315,6 +318,38 @@ func (lk *Locker) releaseAll(ctx context.Context, running map[*Lease]bool, bodie
 		work <- l
 	}
 	close(work)
-	wg.Wait()
-	return errors.Join(errs...)
+	errs := make(chan error, len(work)+1)
+	var wg sync.WaitGroup
+	for range min(closeWorkers, len(work)) {
+		wg.Go(func() {
+			for l := range work {
+				if ctx.Err() != nil {
+					l.held.StopRenewal()
+					continue
+				}
+				if err := l.Release(ctx); err != nil && !errors.Is(err, ErrLost) {
+					errs <- err
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		errs <- fmt.Errorf("redlock: close: releases are still under way: %w", ctx.Err())
+	}
+	var all []error
+	for {
+		select {
+		case err := <-errs:
+			all = append(all, err)
+		default:
+			return errors.Join(all...)
+		}
+	}
 }

@@ -105,7 +105,7 @@ func badOption(format string, args ...any) error {
 	return fmt.Errorf("redlock: %w: %s", ErrBadOption, fmt.Sprintf(format, args...))
 }
 
-// CheckTTL reports whether ttl can be the TTL of a lease under limits.
+// checkTTL reports whether ttl can be the TTL of a lease under limits.
 func checkTTL(ttl time.Duration, limits backend.Limits) error {
 	switch {
 	case ttl < limits.MinTTL:

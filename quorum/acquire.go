@@ -20,7 +20,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := b.checkRequest(r); err != nil {
 		return nil, err
 	}
-	w := &waiter{backend: b, req: r, begun: b.clock.Now()}
+	w := &waiter{backend: b, op: "acquire", req: r, begun: b.clock.Now()}
 	w.limit = ctx
 	if r.Wait > 0 {
 		var cancel context.CancelFunc
@@ -62,6 +62,7 @@ func (b *Backend) checkRequest(r backend.Request) error {
 // waiter is a caller of Acquire.
 type waiter struct {
 	backend *Backend
+	op      string // as errors name it
 	req     backend.Request
 	// limit is the caller's context, with the wait bounded.
 	limit context.Context
@@ -69,8 +70,8 @@ type waiter struct {
 	tries int
 	// roundTook is how long the last round took.
 	roundTook time.Duration
-	// outage is since when no quorum has answered, split since when votes have
-	// been split; zero while that is not so.
+	// outage is since when no quorum has answered, zero while one does; split is
+	// since when, outages aside, no quorum has named one holder.
 	outage, split core.Instant
 	probing       bool // has a place in backend.probes
 	// held tells that a quorum has named one holder, and that a quorum has
@@ -141,7 +142,6 @@ func (b *Backend) meet(ctx context.Context, ttl time.Duration) error {
 	}
 	timer := time.NewTimer(b.cfg.timeout(ttl))
 	defer timer.Stop()
-	defer b.met.Store(true)
 	for _, p := range b.peers {
 		p.introduce()
 	}
@@ -149,11 +149,13 @@ func (b *Backend) meet(ctx context.Context, ttl time.Duration) error {
 		select {
 		case <-p.met:
 		case <-timer.C:
+			b.met.Store(true)
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return ctx.Err() // the next caller has to wait, too
 		}
 	}
+	b.met.Store(true)
 	return nil
 }
 
@@ -219,9 +221,9 @@ func (w *waiter) enough(v verdict) error {
 			w.outage = now.Add(-w.roundTook)
 		}
 	}
-	if v.held || !v.answered {
+	if v.held {
 		w.split = 0
-	} else if w.split == 0 {
+	} else if v.answered && w.split == 0 {
 		w.split = now.Add(-w.roundTook)
 	}
 	switch {
@@ -231,7 +233,7 @@ func (w *waiter) enough(v verdict) error {
 		return v.reason()
 	case w.outage != 0 && now.Sub(w.outage) >= w.backend.cfg.ConnectWait:
 		return v.reason()
-	case w.split != 0 && w.req.NoWait && now.Sub(w.split) >= min(w.backend.cfg.ConnectWait, max(w.req.MinValidity, minSplit)):
+	case w.split != 0 && v.answered && w.req.NoWait && now.Sub(w.split) >= min(w.backend.cfg.ConnectWait, max(w.req.MinValidity, minSplit)):
 		return backend.ErrNoQuorum
 	}
 	return nil
@@ -262,10 +264,13 @@ func (w *waiter) pause(ctx context.Context, v verdict) error {
 // reasons says why the wait was over: the caller's context, or the bound on the
 // wait, which is no error of the caller's; and what stood in the way.
 func (w *waiter) reasons(ctx context.Context) []error {
-	if w.backend.isClosed() {
-		return []error{backend.ErrClosed}
-	}
 	reasons := ctxReasons(ctx)
+	if w.backend.isClosed() {
+		if !slices.Contains(reasons, backend.ErrClosed) {
+			reasons = append(reasons, backend.ErrClosed)
+		}
+		return reasons
+	}
 	if w.held {
 		return append(reasons, backend.ErrHeld)
 	}
@@ -296,7 +301,7 @@ func (w *waiter) stopped(ctx context.Context, also error) error {
 		reasons = append(reasons, also)
 	}
 	return &backend.QuorumError{
-		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Reasons: reasons,
+		Op: w.op, Name: w.req.Name, Need: w.backend.cfg.Quorum, Reasons: reasons,
 		MayRemain: w.mayRemain(),
 	}
 }
@@ -307,14 +312,14 @@ func (w *waiter) mayRemain() bool {
 	w.undoing = slices.DeleteFunc(w.undoing, func(a *attempt) bool {
 		a.mu.Lock()
 		defer a.unlock()
-		return !a.mayRemain()
+		return !a.mayRemain() || w.backend.clock.Now() >= a.release.until.Add(a.req.TTL)
 	})
 	return len(w.undoing) > 0
 }
 
 func (w *waiter) failed(v verdict, reasons ...error) error {
 	return &backend.QuorumError{
-		Op: "acquire", Name: w.req.Name, Need: w.backend.cfg.Quorum, Votes: v.votes, Reasons: reasons,
+		Op: w.op, Name: w.req.Name, Need: w.backend.cfg.Quorum, Votes: v.votes, Reasons: reasons,
 		MayRemain: w.mayRemain(),
 	}
 }
@@ -325,7 +330,7 @@ type verdict struct {
 	// answered: a quorum answered, yes or no.
 	answered bool
 	// held: a quorum named one holder; owner is its label, and remaining how
-	// long until a quorum would be free if it did not renew.
+	// long the last of its votes lasts if it does not renew.
 	held      bool
 	owner     string
 	remaining time.Duration

@@ -21,61 +21,116 @@ type survey struct {
 	mu      sync.Mutex
 	votes   []backend.Vote
 	answers []node.Answer
+	told    []bool // by node: whether there was an outcome
 	open    int
+	over    bool // nobody waits any more
 	done    chan struct{}
 }
 
 // ask carries op out at every node and waits for the answers, up to a node's
 // timeout or ctx. It does not need the nodes to know us.
 func (b *Backend) ask(ctx context.Context, op node.Op) *survey {
+	s := b.newSurvey()
+	for i := range b.peers {
+		s.send(i, op)
+	}
+	s.wait(ctx)
+	return s
+}
+
+// askEach is ask with another id for each node, and without the nodes that have
+// none.
+func (b *Backend) askEach(ctx context.Context, ids []string, op node.Op) []backend.Vote {
+	s := b.newSurvey()
+	for i, id := range ids {
+		if id == "" {
+			s.note(i, s.votes[i], node.Answer{})
+			continue
+		}
+		op.ID = id
+		s.send(i, op)
+	}
+	s.wait(ctx)
+	votes, _ := s.result()
+	return votes
+}
+
+func (b *Backend) newSurvey() *survey {
 	s := &survey{
-		backend: b,
-		votes:   make([]backend.Vote, len(b.peers)), answers: make([]node.Answer, len(b.peers)),
+		backend: b, told: make([]bool, len(b.peers)),
+		votes: make([]backend.Vote, len(b.peers)), answers: make([]node.Answer, len(b.peers)),
 		open: len(b.peers), done: make(chan struct{}),
 	}
 	for i, p := range b.peers {
 		s.votes[i] = backend.Vote{Node: p.node.Name(), Outcome: backend.OutcomeUnasked}
 	}
-	for i, p := range b.peers {
-		t := &task{op: op, sink: s, lane: i, timeout: maxNodeTimeout}
-		if err := p.submit(t); err != nil {
-			s.fail(t, err, false, b.clock.Now())
-		}
+	return s
+}
+
+// send has op carried out at node i. Close waits for the answer.
+func (s *survey) send(i int, op node.Op) {
+	s.backend.begun()
+	t := &task{op: op, sink: s, lane: i, timeout: max(maxNodeTimeout, s.backend.cfg.NodeTimeout)}
+	if err := s.backend.peers[i].submit(t); err != nil {
+		s.fail(t, err, false, s.backend.clock.Now())
 	}
+}
+
+func (s *survey) wait(ctx context.Context) {
 	select {
 	case <-s.done:
 	case <-ctx.Done():
 	}
-	return s
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
 }
 
-func (s *survey) depart(*task) bool { return true }
+// depart lets nothing leave that was given up: who asked was told that it was
+// not done. A release is wanted all the same.
+func (s *survey) depart(t *task) bool {
+	s.mu.Lock()
+	wanted := t.op.Kind == node.Release || !(s.over || s.told[t.lane])
+	s.mu.Unlock()
+	if !wanted {
+		t.settled = true
+		s.fail(t, errUnwanted, false, s.backend.clock.Now())
+	}
+	return wanted
+}
 
 func (s *survey) answer(t *task, a node.Answer, at core.Instant) {
-	s.note(t.lane, vote(s.name(t), t, a, at), a)
+	if s.note(t.lane, vote(s.name(t), t, a, at), a) {
+		s.backend.ended()
+	}
 }
 
-func (s *survey) fail(t *task, err error, sent bool, at core.Instant) {
+func (s *survey) fail(t *task, err error, _ bool, _ core.Instant) {
 	v := backend.Vote{Node: s.name(t), Outcome: backend.OutcomeFailed, Err: err}
 	if err == nil {
 		v.Outcome = backend.OutcomeSilent
 	}
-	s.note(t.lane, v, node.Answer{})
+	if s.note(t.lane, v, node.Answer{}) {
+		s.backend.ended()
+	}
 }
 
 func (s *survey) name(t *task) string { return s.backend.peers[t.lane].node.Name() }
 
-func (s *survey) note(i int, v backend.Vote, a node.Answer) {
+// note takes in an outcome, and reports whether it is the first of its node. A
+// late answer replaces a silence.
+func (s *survey) note(i int, v backend.Vote, a node.Answer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := s.votes[i].Outcome == backend.OutcomeUnasked
 	s.votes[i], s.answers[i] = v, a
-	if !first {
-		return
+	if s.told[i] {
+		return false
 	}
+	s.told[i] = true
 	if s.open--; s.open == 0 {
 		close(s.done)
 	}
+	return true
 }
 
 // result returns what came of it so far.
@@ -129,7 +184,7 @@ func (b *Backend) describe(s *backend.Status, answers []node.Answer, nodes []int
 	for _, i := range nodes {
 		a := answers[i]
 		s.Broken = s.Broken || a.Code == node.Broken
-		ends = append(ends, time.Duration(a.Remaining)*time.Millisecond)
+		ends = append(ends, remaining(a))
 		if tokens[a.Token]++; !s.Foreign && tokens[a.Token] >= b.cfg.Quorum {
 			s.Token = fence.Token(a.Token)
 		}
@@ -143,25 +198,40 @@ func (b *Backend) describe(s *backend.Status, answers []node.Answer, nodes []int
 	}
 }
 
-// Break implements backend.Backend.
+// Break implements backend.Backend. It looks first, and then breaks what it saw:
+// a request that arrives late does not hit the next holder.
 func (b *Backend) Break(ctx context.Context, name string, now bool) error {
 	if err := b.CheckName(name); err != nil {
 		return err
 	}
-	votes, answers := b.ask(ctx, node.Op{Kind: node.Break, Name: name, Now: now}).result()
-	broken, foreign := 0, 0
-	for _, a := range answers {
+	votes, seen := b.ask(ctx, node.Op{Kind: node.Inspect, Name: name}).result()
+	ids := make([]string, len(seen))
+	broken, absent, foreign := 0, 0, 0
+	for i, a := range seen {
 		switch a.Code {
-		case node.Done, node.Absent:
-			broken++
+		case node.Absent:
+			absent++
+		case node.Held, node.Broken:
+			ids[i] = a.Holder
 		case node.Foreign, node.WrongType:
 			foreign++
 		}
 	}
+	for i, v := range b.askEach(ctx, ids, node.Op{Kind: node.Break, Name: name, Now: now}) {
+		if ids[i] == "" {
+			continue
+		}
+		votes[i] = v
+		if v.Outcome == backend.OutcomeGranted {
+			broken++
+		}
+	}
 	switch {
-	case broken >= b.cfg.Quorum:
+	case max(broken, absent) > len(seen)-b.cfg.Quorum:
+		// No quorum is left to extend at, whatever is joined meanwhile; or there
+		// was none that held it.
 		return nil
-	case foreign > len(answers)-b.cfg.Quorum:
+	case foreign > len(seen)-b.cfg.Quorum:
 		return b.surveyError("break", name, votes, backend.ErrForeignKey)
 	}
 	return b.surveyError("break", name, votes, append(ctxReasons(ctx), backend.ErrNoQuorum)...)
@@ -193,7 +263,8 @@ func (b *Backend) ReleaseHandle(ctx context.Context, handle string) error {
 		return &backend.QuorumError{
 			Op: "release", Name: h.Name, Need: b.cfg.Quorum, Votes: votes, Reasons: reasons, MayRemain: true,
 		}
-	case freed == 0:
+	case freed+len(answers)-free < b.cfg.Quorum:
+		// Also with the nodes that said nothing, no quorum had it any more.
 		return b.surveyError("release", h.Name, votes, backend.ErrLost)
 	}
 	return nil
@@ -209,7 +280,7 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 	if err := b.checkRequest(r); err != nil {
 		return nil, err
 	}
-	w := &waiter{backend: b, req: r, limit: ctx, begun: b.clock.Now()}
+	w := &waiter{backend: b, op: "resume", req: r, limit: ctx, begun: b.clock.Now()}
 	if err := b.meet(ctx, r.TTL); err != nil {
 		return nil, w.stopped(ctx, nil)
 	}
@@ -229,10 +300,10 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 	}
 	v := a.verdict()
 	reasons := ctxReasons(ctx)
-	switch owned := countOutcome(v.votes, backend.OutcomeRefused); {
+	switch refused := countOutcome(v.votes, backend.OutcomeRefused); {
 	case v.fatal != nil && !errors.Is(v.fatal, backend.ErrForeignKey):
 		reasons = append(reasons, v.fatal)
-	case owned > len(v.votes)-b.cfg.Quorum:
+	case refused > len(v.votes)-b.cfg.Quorum:
 		reasons = append(reasons, backend.ErrLost)
 	case len(reasons) == 0:
 		reasons = append(reasons, v.reason())

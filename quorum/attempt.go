@@ -58,6 +58,8 @@ type lane struct {
 	touched bool
 	// freed: the node has answered since that it does not.
 	freed bool
+	// heard is when the newest extension or join that was answered was sent.
+	heard core.Instant
 	vote  backend.Vote
 }
 
@@ -76,7 +78,11 @@ func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
 	defer a.unlock()
 	for i, p := range b.peers {
 		a.lanes[i].vote = backend.Vote{Node: p.node.Name(), Outcome: backend.OutcomeUnasked}
-		a.send(i, first)
+	}
+	for i := range b.peers {
+		if a.phase == voting { // nodes that cannot be reached may have decided it
+			a.send(i, first)
+		}
 	}
 	return a
 }
@@ -212,7 +218,7 @@ func (a *attempt) failed(t *task, err error, sent bool, at core.Instant, queued 
 	case node.Raise:
 		a.raised(t, false, at)
 	case node.Extend, node.Join:
-		a.notRenewed(t, at)
+		a.notRenewed(t, err, at)
 	case node.Release:
 		a.notFreed(t, err, queued)
 	}
@@ -251,8 +257,11 @@ func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 	l := &a.lanes[t.lane]
 	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeFailed, Err: err}
-	if err == nil {
+	switch err {
+	case nil:
 		l.vote.Outcome = backend.OutcomeSilent
+	case errUnwanted:
+		l.vote.Outcome, l.vote.Err = backend.OutcomeUnasked, nil
 	}
 	if t.sent != 0 {
 		l.vote.Took = at.Sub(t.sent)
@@ -404,10 +413,7 @@ func (a *attempt) votes() []backend.Vote {
 func vote(name string, t *task, ans node.Answer, at core.Instant) backend.Vote {
 	v := backend.Vote{
 		Node: name, Outcome: backend.OutcomeRefused, Took: at.Sub(t.sent),
-		Holder: ans.Holder, Owner: ans.Owner, Remaining: time.Duration(ans.Remaining) * time.Millisecond,
-	}
-	if ans.Remaining < 0 {
-		v.Remaining = -1
+		Holder: ans.Holder, Owner: ans.Owner, Remaining: remaining(ans),
 	}
 	switch ans.Code {
 	case node.Granted, node.Done:
@@ -424,6 +430,19 @@ func vote(name string, t *task, ans node.Answer, at core.Instant) backend.Vote {
 		v.Outcome, v.Err = backend.OutcomeFailed, errNoGuard
 	case node.Failed:
 		v.Outcome, v.Err = backend.OutcomeFailed, fmt.Errorf("node: %s", ans.Err)
+		if ans.Denied {
+			v.Err = fmt.Errorf("%w: %w: %w", backend.ErrUnfit, backend.ErrNotPermitted, v.Err)
+		}
 	}
 	return v
+}
+
+// remaining is how long a holder's lease lasts, -1 for ever. A foreign key may
+// have longer than a Duration can hold.
+func remaining(ans node.Answer) time.Duration {
+	const longest = 100 * 365 * 24 * time.Hour
+	if ans.Remaining < 0 {
+		return -1
+	}
+	return time.Duration(min(ans.Remaining, longest.Milliseconds())) * time.Millisecond
 }

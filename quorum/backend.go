@@ -189,16 +189,27 @@ func (b *Backend) ended() {
 func (b *Backend) identify(index int, runID string) *peer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if other, known := b.runIDs[runID]; known && other != index {
+	b.disown(index)
+	if other, known := b.runIDs[runID]; known {
 		return b.peers[other]
 	}
+	b.runIDs[runID] = index
+	return nil
+}
+
+// unidentify notes that it is not known which process the peer at index is.
+func (b *Backend) unidentify(index int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.disown(index)
+}
+
+func (b *Backend) disown(index int) {
 	for id, i := range b.runIDs {
 		if i == index {
 			delete(b.runIDs, id)
 		}
 	}
-	b.runIDs[runID] = index
-	return nil
 }
 
 // propose returns the number for a new attempt to propose as its token.
@@ -238,27 +249,35 @@ const watchEvery = time.Second
 // watchSleep looks for a suspension, during which timers stood still while the
 // nodes' clocks went on, and has every lease look at its end again.
 func (b *Backend) watchSleep() {
-	slept := b.clock.Check()
+	b.noticeSleep()
 	b.mu.Lock()
-	var held []*attempt
-	if slept > 0 {
-		for a := range b.held {
-			held = append(held, a)
-		}
-	}
 	if len(b.held) > 0 && !b.isClosed() {
 		b.watch.Reset(watchEvery)
 	} else {
 		b.watch = nil
 	}
 	b.mu.Unlock()
-	if slept > 0 {
-		b.cfg.Logger.Warn("redlock: the machine was suspended", "for", slept)
-		b.emit(backend.Event{Kind: backend.EventSuspended, Took: slept})
+}
+
+// noticeSleep moves the clock on by the time that the machine was suspended
+// since the last look, and has every lease look at its end again: whoever
+// notices first does so for all. No lock may be held.
+func (b *Backend) noticeSleep() {
+	slept := b.clock.Check()
+	if slept == 0 {
+		return
 	}
+	b.mu.Lock()
+	held := make([]*attempt, 0, len(b.held))
+	for a := range b.held {
+		held = append(held, a)
+	}
+	b.mu.Unlock()
 	for _, a := range held {
 		a.checkEnd()
 	}
+	b.cfg.Logger.Warn("redlock: the machine was suspended", "for", slept)
+	b.emit(backend.Event{Kind: backend.EventSuspended, Took: slept})
 }
 
 func (b *Backend) emit(e backend.Event) {

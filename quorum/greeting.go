@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +43,8 @@ type greeting struct {
 	met    chan struct{}
 	isMet  bool
 	isDown bool // reported as down, and not as up since
-	// events wait for the lock to be released.
-	events []backend.Event
+	// after is what to do once the lock is released: calls into foreign code.
+	after []func()
 }
 
 // startGreeting begins a greeting if none is under way and it is time. It
@@ -88,6 +89,8 @@ func (p *peer) greet() {
 		err = p.judge(reply)
 	}
 	if err != nil {
+		p.ready = false
+		p.backend.unidentify(p.index)
 		p.putOff(now, err)
 		hopeless = p.dropGuarded()
 	} else {
@@ -98,10 +101,11 @@ func (p *peer) greet() {
 		close(p.met)
 	}
 	p.kick(now)
-	p.unlock()
+	after := p.release()
 	for _, t := range hopeless {
 		t.sink.fail(t, err, false, now)
 	}
+	after()
 }
 
 // judge returns why the node's vote cannot be accepted.
@@ -124,6 +128,8 @@ func (p *peer) judge(r node.HelloReply) error {
 		return p.mismatch(r.Guard)
 	}
 	if other := p.backend.identify(p.index, r.RunID); other != nil {
+		// Or it was, and the two have changed places: the other one is to look.
+		go other.recheck()
 		return unfit("it is the same server as %s", other.node.Name())
 	}
 	return nil
@@ -141,19 +147,19 @@ func (p *peer) mismatch(guard string) error {
 // welcome accepts the node.
 func (p *peer) welcome(r node.HelloReply) {
 	before, _ := node.SplitGuard(r.Previous)
-	if r.Standing == node.StandingNew {
+	if r.Standing == node.StandingNew || (before == "" && p.runID != r.RunID) {
 		before = p.runID // we have met it before: it came back empty, or was flushed
 	}
 	p.ready, p.guard, p.runID = true, r.Guard, r.RunID
 	p.failures, p.refusal, p.lastErr, p.greetAfter = 0, nil, nil, 0
 	if before != "" {
-		p.backend.cfg.Logger.Warn("redlock: node has restarted or lost its data; leases it held may be forgotten",
+		p.log(slog.LevelWarn, "redlock: node has restarted or lost its data; leases it held may be forgotten",
 			"node", p.node.Name(), "before", before, "now", r.RunID)
 		p.event(backend.EventNodeAdopted, nil)
 	}
 	if p.isDown {
 		p.isDown = false
-		p.backend.cfg.Logger.Info("redlock: node answers again", "node", p.node.Name())
+		p.log(slog.LevelInfo, "redlock: node answers again", "node", p.node.Name())
 		p.event(backend.EventNodeUp, nil)
 	}
 }
@@ -170,7 +176,7 @@ func (p *peer) putOff(now core.Instant, err error) {
 		return
 	}
 	if p.refusal == nil || p.refusal.Error() != err.Error() {
-		p.backend.cfg.Logger.Warn("redlock: node does not vote", "node", p.node.Name(), "reason", err)
+		p.log(slog.LevelWarn, "redlock: node does not vote", "node", p.node.Name(), "reason", err)
 		p.event(backend.EventNodeRefused, err)
 	}
 	p.refusal, p.lastErr = err, nil
@@ -196,7 +202,7 @@ func (p *peer) noteDown(err error) {
 		return
 	}
 	p.isDown = true
-	p.backend.cfg.Logger.Warn("redlock: node does not answer", "node", p.node.Name(), "err", err)
+	p.log(slog.LevelWarn, "redlock: node does not answer", "node", p.node.Name(), "err", err)
 	p.event(backend.EventNodeDown, err)
 }
 
@@ -214,16 +220,39 @@ func (p *peer) dropGuarded() []*task {
 
 // event reports something about the node once the lock is released.
 func (p *peer) event(kind backend.EventKind, err error) {
-	p.events = append(p.events, backend.Event{Kind: kind, Node: p.node.Name(), Err: err})
+	e := backend.Event{Kind: kind, Node: p.node.Name(), Err: err}
+	p.after = append(p.after, func() { p.backend.emit(e) })
 }
 
-// unlock releases the lock and reports what happened under it.
-func (p *peer) unlock() {
-	events := p.events
-	p.events = nil
+// log writes to the log once the lock is released: whoever reads it may be slow.
+func (p *peer) log(level slog.Level, msg string, args ...any) {
+	p.after = append(p.after, func() { p.backend.cfg.Logger.Log(context.Background(), level, msg, args...) })
+}
+
+// release releases the lock. The function it returns makes the calls that
+// waited for it; what waits for an answer comes before them.
+func (p *peer) release() func() {
+	after := p.after
+	p.after = nil
 	p.mu.Unlock()
-	for _, e := range events {
-		p.backend.emit(e)
+	return func() {
+		for _, f := range after {
+			f()
+		}
+	}
+}
+
+// unlock releases the lock and makes the calls that waited for it.
+func (p *peer) unlock() { p.release()() }
+
+// recheck greets a node that is known, and that goes on voting meanwhile.
+func (p *peer) recheck() {
+	p.mu.Lock()
+	begin := p.ready && !p.underWay && !p.shut
+	p.underWay = p.underWay || begin
+	p.unlock()
+	if begin {
+		p.greet()
 	}
 }
 

@@ -111,10 +111,10 @@ func (a *attempt) lose(why error) {
 	err := a.lostErr
 	a.tellExtenders(err)
 	a.later(func() {
-		a.backend.emit(backend.Event{Kind: backend.EventLost, Name: a.req.Name, Token: a.token, Err: err})
 		if a.req.Lost != nil {
 			a.req.Lost(err)
 		}
+		a.backend.emit(backend.Event{Kind: backend.EventLost, Name: a.req.Name, Token: a.token, Err: err})
 	})
 }
 
@@ -182,17 +182,24 @@ func (a *attempt) renewed(t *task, ans node.Answer, at core.Instant) {
 		ev.Kind = core.Taken
 	}
 	l := &a.lanes[t.lane]
+	if t.sent < l.heard {
+		return // overtaken on its way back: what is known of the node is newer
+	}
+	l.heard = t.sent
 	l.vote = vote(l.vote.Node, t, ans, at)
 	a.stepRenewal(at, ev)
 }
 
-func (a *attempt) notRenewed(t *task, at core.Instant) {
+func (a *attempt) notRenewed(t *task, err error, at core.Instant) {
 	kind := core.Unanswered
 	if t.op.Kind == node.Join {
 		kind = core.NotJoined
 	}
 	l := &a.lanes[t.lane]
-	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent}
+	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
+	if err != nil {
+		l.vote.Outcome = backend.OutcomeFailed
+	}
 	a.stepRenewal(at, core.RenewalEvent{Kind: kind, Node: t.lane})
 }
 
@@ -229,9 +236,9 @@ func (a *attempt) applyRenewal(effects []core.RenewalEffect) {
 			})
 		case core.ReportVanished:
 			name := a.lanes[e.Node].vote.Node
-			a.backend.cfg.Logger.Warn("redlock: a lease is gone from a node before its time",
-				"name", a.req.Name, "node", name)
 			a.later(func() {
+				a.backend.cfg.Logger.Warn("redlock: a lease is gone from a node before its time",
+					"name", a.req.Name, "node", name)
 				a.backend.emit(backend.Event{Kind: backend.EventVanished, Name: a.req.Name, Node: name, Token: a.token})
 			})
 		}
@@ -274,6 +281,7 @@ func (a *attempt) Token() fence.Token {
 
 // Deadline implements backend.Lease.
 func (a *attempt) Deadline() time.Time {
+	a.backend.noticeSleep()
 	a.mu.Lock()
 	defer a.unlock()
 	return time.Now().Add(a.holding.Until().Sub(a.backend.clock.Now()))
@@ -285,7 +293,7 @@ func (a *attempt) Extend(ctx context.Context) error {
 		return a.extendEnded(ctx)
 	}
 	done := make(chan error, 1)
-	a.backend.clock.Check()
+	a.backend.noticeSleep()
 	a.mu.Lock()
 	if err := a.checkHeld(); err != nil {
 		a.unlock()

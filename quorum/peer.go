@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/redlock/backend"
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -88,6 +89,10 @@ func (p *peer) submit(t *task) error {
 func (p *peer) unavailable(now core.Instant, timeout time.Duration) error {
 	switch {
 	case p.refusal != nil && now < p.greetAfter:
+		return p.refusal
+	case errors.Is(p.refusal, backend.ErrMismatch):
+		// Until the node itself has taken it back: the others would grant before.
+		p.startGreeting(now)
 		return p.refusal
 	case p.lastErr != nil && now < p.greetAfter:
 		return p.lastErr
@@ -196,7 +201,7 @@ func (p *peer) launch(f *flight) time.Duration {
 	shortest, longest := f.tasks[0].timeout, f.tasks[0].timeout
 	for _, t := range f.tasks {
 		t.sent = now
-		if latest := p.clock.Latest(now.Add(t.timeout)); latest != 0 && t.op.Kind == node.Acquire {
+		if latest := p.clock.Latest(now.Add(t.timeout)); latest != 0 && t.op.Kind.GoesStale() {
 			t.op.NotAfter = latest
 		}
 		shortest, longest = min(shortest, t.timeout), max(longest, t.timeout)
@@ -277,6 +282,7 @@ const (
 // land takes in the end of a call and starts the next before it tells the
 // tasks, so that the node works while we do.
 func (p *peer) land(f *flight, reply *node.Reply, err error) {
+	p.backend.noticeSleep() // what was sent before it may be long over
 	now := p.backend.clock.Now()
 	p.mu.Lock()
 	f.done = true
@@ -290,11 +296,13 @@ func (p *peer) land(f *flight, reply *node.Reply, err error) {
 		p.distance.Took(now, now.Sub(f.tasks[0].sent))
 	}
 	if err != nil {
+		err = p.asRefusal(err)
 		p.lose(err)
 	}
 	fates := p.fates(f.tasks, reply)
 	p.kick(now)
-	p.unlock()
+	after := p.release()
+	defer after()
 	for i, t := range f.tasks {
 		switch {
 		case fates[i] == again:
@@ -318,7 +326,7 @@ func (p *peer) fates(tasks []*task, reply *node.Reply) []fate {
 		switch {
 		case t.settled:
 			fates[i] = settled
-		case unknown && !t.regreeted:
+		case unknown && !t.regreeted && !p.shut:
 			fates[i] = again
 			t.regreeted = true
 			strangers = append(strangers, t)
@@ -361,7 +369,7 @@ func (p *peer) sweep() {
 	waitedTooLong := func(t *task) bool {
 		waited := now.Sub(max(p.stalled, t.queued))
 		if waited >= t.timeout && !t.settled {
-			t.settled = true
+			t.settled, t.kept = true, !t.guarded()
 			quiet = append(quiet, t)
 		}
 		return waited >= t.timeout && (t.guarded() || waited >= undoFor)
@@ -381,16 +389,31 @@ func (p *peer) sweep() {
 	}
 }
 
-// close keeps the peer from ever waking up again, and closes the node.
+// close keeps the peer from ever waking up again, tells what is queued that it
+// will not be sent, and closes the node.
 func (p *peer) close() error {
 	p.mu.Lock()
-	defer p.unlock()
 	for _, t := range []*time.Timer{p.kicker, p.sweeper} {
 		if t != nil {
 			t.Stop()
 		}
 	}
 	p.shut = true
-	p.takes, p.frees = queue{}, queue{}
-	return p.node.Close()
+	now := p.backend.clock.Now()
+	var left []*task
+	for _, q := range []*queue{&p.takes, &p.frees} {
+		q.remove(func(t *task) bool {
+			if !t.settled {
+				t.settled = true
+				left = append(left, t)
+			}
+			return true
+		})
+	}
+	p.unlock()
+	err := p.node.Close()
+	for _, t := range left {
+		t.sink.fail(t, errClosed, false, now)
+	}
+	return err
 }

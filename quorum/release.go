@@ -18,9 +18,12 @@ type release struct {
 	until core.Instant
 	since core.Instant
 	// done is closed when Release knows its result.
-	done    chan struct{}
-	result  error
-	lingers bool // no node owes an answer, and too few have confirmed
+	done   chan struct{}
+	result error
+	// lingers: no node owes an answer, and too few have confirmed. unlinger ends
+	// the watch for the end of the backend.
+	lingers  bool
+	unlinger func() bool
 	// tally has what each node made of the release.
 	tally []tally
 	// wantIdle is closed once nothing is under way at any node.
@@ -44,10 +47,11 @@ const retryRelease = 50 * time.Millisecond
 const lingerFor = 500 * time.Millisecond
 
 // Release implements backend.Lease. It does not look at ctx: it takes no longer
-// than a node's timeout in any case, and a caller that is being cancelled wants
-// its lock given back all the same.
+// than what is under way at the nodes, a node's timeout and lingerFor in any
+// case, and a caller that is being cancelled wants its lock given back all the
+// same.
 func (a *attempt) Release(context.Context) error {
-	a.backend.clock.Check()
+	a.backend.noticeSleep()
 	a.mu.Lock()
 	a.checkHeld()
 	switch a.phase {
@@ -120,13 +124,14 @@ func (a *attempt) freed(t *task, ans node.Answer) {
 // is repeated for a while; one that met silence has been written and needs no
 // second.
 func (a *attempt) notFreed(t *task, err error, again bool) {
-	l := &a.lanes[t.lane]
-	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
-	if err != nil {
-		l.vote.Outcome = backend.OutcomeFailed
+	if l := &a.lanes[t.lane]; a.release.tally != nil { // the votes of a lost round stand
+		l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
+		if err != nil {
+			l.vote.Outcome = backend.OutcomeFailed
+		}
 	}
 	a.count(t.lane, unconfirmed)
-	if err != nil && again && !errors.Is(err, errSilent) {
+	if err != nil && again && !t.kept && !errors.Is(err, errSilent) {
 		a.repeatRelease(t.lane)
 	}
 }
@@ -180,6 +185,7 @@ func (a *attempt) count(i int, what tally) {
 		// still make up the quorum.
 		a.release.lingers = true
 		time.AfterFunc(lingerFor, a.settleWithout)
+		a.unlinger = context.AfterFunc(a.backend.ctx, a.settleWithout)
 	}
 }
 
@@ -199,6 +205,9 @@ func (a *attempt) settleRelease(err error) {
 		return
 	default:
 	}
+	if a.unlinger != nil {
+		a.unlinger()
+	}
 	a.result = err
 	close(a.release.done)
 	event := backend.Event{
@@ -210,7 +219,7 @@ func (a *attempt) settleRelease(err error) {
 
 // Handle implements backend.Lease.
 func (a *attempt) Handle() (string, error) {
-	a.backend.clock.Check()
+	a.backend.noticeSleep()
 	a.mu.Lock()
 	if err := a.checkHeld(); err != nil {
 		a.unlock()

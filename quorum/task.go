@@ -22,6 +22,8 @@ type task struct {
 	// regreeted: the node did not know us, was greeted again, and is asked for
 	// the second time.
 	regreeted bool
+	// kept: the sink was told a failure, but t is still in the queue.
+	kept bool
 }
 
 // sink is told what becomes of its tasks, from any goroutine, and must not
@@ -37,6 +39,7 @@ type sink interface {
 	fail(t *task, err error, sent bool, at core.Instant)
 }
 
-// guarded reports whether the operation needs the node's guard. The others
-// free or only read; they are kept for a node that is silent or down.
+// guarded reports whether the operation needs the node's guard. The others free
+// a name, or refuse its holder, or only read; they are kept for a while for a
+// node that is silent or down.
 func (t *task) guarded() bool { return t.op.Kind.Grants() }

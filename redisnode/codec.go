@@ -42,9 +42,9 @@ func appendOp(args []string, op node.Op) []string {
 	case node.Acquire:
 		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), formatInt(op.NotAfter)
 	case node.Replace:
-		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), op.NewID
+		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), op.NewID+formatInt(op.NotAfter)
 	case node.Join:
-		amount, number = formatInt(op.TTL), formatUint(op.Token)
+		amount, number, extra = formatInt(op.TTL), formatUint(op.Token), formatInt(op.NotAfter)
 	case node.Raise:
 		amount, number = formatUint(op.Stored), formatUint(op.Token)
 	case node.Extend:
@@ -121,7 +121,7 @@ func decodeAnswer(kind node.Kind, text string) (node.Answer, error) {
 	case node.Absent, node.Stale, node.NoGuard, node.WrongType:
 		return bare(a, text)
 	case node.Failed:
-		a.Err = rest
+		a.Err, a.Denied = rest, isDenied(rest)
 		return a, nil
 	case node.Held, node.Broken, node.Foreign:
 		return decodeHolder(a, text, rest)

@@ -23,10 +23,10 @@ func TestEncodeCall(t *testing.T) {
 		{Kind: node.Extend, Name: "x y", ID: idA, TTL: 11},
 		{Kind: node.Join, Name: "x y", ID: idA, TTL: 12, Token: 8},
 		{Kind: node.Raise, Name: "x y", ID: idA, Stored: 7, Token: 8},
-		{Kind: node.Replace, Name: "x y", ID: idA, NewID: idB, TTL: 13, Proposal: 9},
+		{Kind: node.Replace, Name: "x y", ID: idA, NewID: idB, TTL: 13, Proposal: 9, NotAfter: 5},
 		{Kind: node.Release, Name: "x y", ID: idA},
-		{Kind: node.Break, Name: "x y"},
-		{Kind: node.Break, Name: "x y", Now: true},
+		{Kind: node.Break, Name: "x y", ID: idB},
+		{Kind: node.Break, Name: "x y", ID: idB, Now: true},
 		{Kind: node.Inspect, Name: "\x00"},
 	}}
 	lease := "redlock:{x y}"
@@ -36,12 +36,12 @@ func TestEncodeCall(t *testing.T) {
 		"g", "30000",
 		"A", idA, "10", "7", shard, "9", " o p",
 		"X", idA, "11", "", "", "", "",
-		"J", idA, "12", "8", shard, "", "",
+		"J", idA, "12", "8", shard, "0", "",
 		"R", idA, "7", "8", shard, "", "",
-		"P", idA, "13", "9", shard, idB, "",
+		"P", idA, "13", "9", shard, idB + "5", "",
 		"d", idA, "", "", "", "", "",
-		"b", "", "", "", "", "", "",
-		"n", "", "", "", "", "", "",
+		"b", idB, "", "", "", "", "",
+		"n", idB, "", "", "", "", "",
 		"i", "", "", "", "", "", "",
 	}
 	if got := encodeCall(c); !reflect.DeepEqual(got, want) {

@@ -36,15 +36,19 @@ var (
 // callError says what is known of a call that got no reply.
 func callError(err error) *node.CallError {
 	text := err.Error()
-	// Redis says NOPERM for a command of the caller's, and this for one of the
-	// caller's script.
-	denied := containsAny(text, deniedCodes) || strings.Contains(text, "can't run this command")
-	e := &node.CallError{Err: err, Denied: denied || containsAny(text, unknownTexts)}
+	e := &node.CallError{Err: err, Denied: isDenied(text) || containsAny(text, unknownTexts)}
 	e.Clustered = containsAny(text, clusterCodes)
 	var op *net.OpError
 	dial := errors.As(err, &op) && op.Op == "dial"
 	e.Sent = !(e.Denied || dial || errors.Is(err, ErrNotSent) || containsAny(text, refusedCodes))
 	return e
+}
+
+// isDenied reports whether a server's text means that the user lacks a right.
+// Redis says NOPERM for a command of the caller's, and something else for one of
+// the caller's script.
+func isDenied(text string) bool {
+	return containsAny(text, deniedCodes) || strings.Contains(text, "can't run this command")
 }
 
 func isNoScript(err error) bool { return strings.Contains(err.Error(), "NOSCRIPT") }

@@ -90,14 +90,19 @@ func (c *child) reap() {
 	}
 }
 
-// signal sends sig to the whole group.
+// signal sends sig to the whole group, and to the command if it has left it.
 func (c *child) signal(sig unix.Signal) {
 	_ = unix.Kill(-c.pid, sig) // fails if the group is gone
+	if pgid, err := unix.Getpgid(c.pid); err == nil && pgid != c.pid {
+		_ = unix.Kill(c.pid, sig)
+	}
 }
 
-// groupGone tells whether no process of the group is left. It counts a command
-// that has ended but was not yet waited for.
-func (c *child) groupGone() bool { return unix.Kill(-c.pid, 0) == unix.ESRCH }
+// groupGone tells whether neither the command nor a process of its group is
+// left. It counts a command that has ended but was not yet waited for.
+func (c *child) groupGone() bool {
+	return unix.Kill(-c.pid, 0) == unix.ESRCH && unix.Kill(c.pid, 0) == unix.ESRCH
+}
 
 // awaitGone waits until no process of the group is left, or for the duration d.
 func (c *child) awaitGone(d time.Duration) bool {

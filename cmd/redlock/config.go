@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"example.com/redlock"
@@ -117,6 +118,10 @@ func (a *app) configure(set func(flag string) bool) (config, error) {
 	if set("nodes") {
 		from, nodes = "--nodes", f.nodes
 	}
+	if set("nodes") && nodes == "" {
+		// An unset variable, most likely. The file may mean other nodes.
+		return config{}, configf("--nodes is empty")
+	}
 	if nodes != "" {
 		if err := c.Nodes.parse(nodes); err != nil {
 			return config{}, configf("%s: %v", from, err)
@@ -170,17 +175,25 @@ func (a *app) readConfig() (config, error) {
 // readFile reads a configuration file, unless somebody else could have written
 // it: who says where the nodes are decides whom the lock excludes.
 func readFile(path string) (text []byte, distrust string, err error) {
-	f, err := os.Open(path)
+	// Opening a pipe would wait for somebody to write to it.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		if info, statErr := os.Stat(path); statErr == nil && distrustFile(info) != "" {
+			return nil, distrustFile(info), nil
+		}
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, "", err
-	}
-	if distrust = distrustFile(info); distrust != "" {
-		return nil, distrust, nil
+	case !info.Mode().IsRegular():
+		return nil, "no regular file", nil
+	case distrustFile(info) != "":
+		return nil, distrustFile(info), nil
 	}
 	text, err = io.ReadAll(f)
 	return text, "", err
@@ -193,6 +206,9 @@ func parseConfig(path string, text []byte) (config, error) {
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n")
 		return config{}, configf("%s: %s", path, strings.ReplaceAll(strings.TrimSpace(text), " in type main.config", ""))
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return config{}, configf("%s: more than one document", path)
 	}
 	return c, nil
 }

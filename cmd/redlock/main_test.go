@@ -129,8 +129,17 @@ func startEnv(t *testing.T, env []string, args ...string) *process {
 
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
+	return startWith(t, cmd, nil)
+}
+
+// startWith starts cmd with the given standard error, or one that is kept.
+func startWith(t *testing.T, cmd *exec.Cmd, stderr *os.File) *process {
+	t.Helper()
 	p := &process{t: t, cmd: cmd, stderr: &buffer{}, done: make(chan struct{})}
 	cmd.Stderr = p.stderr
+	if stderr != nil {
+		cmd.Stderr = stderr
+	}
 	// A pipe of our own: that of exec would be closed by Wait before it is read.
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -78,6 +78,9 @@ func checkRunArgs(args []string) error {
 	return nil
 }
 
+// minRunTTL leaves room for a renewal before the command has to be stopped.
+const minRunTTL = 100 * time.Millisecond
+
 // runArgs returns the command, without the -- that may stand before it.
 func runArgs(args []string) []string {
 	if len(args) > 1 && args[1] == "--" {
@@ -119,6 +122,8 @@ func (f *runFlags) plan(set func(string) bool, c config, env []string, name stri
 		o.MaxHold = time.Duration(f.maxHold)
 	}
 	switch {
+	case o.TTL < minRunTTL:
+		return plan{}, usagef("--ttl %v is too short to renew it in time: at least %v", o.TTL, minRunTTL)
 	case p.grace > o.TTL/3:
 		// A later renewal would come too late to spare the command.
 		return plan{}, usagef("--grace %v is more than a third of the TTL of %v", p.grace, o.TTL)

@@ -108,7 +108,8 @@ func (a *app) runUnder(lease *redlock.Lease, p plan, path string, g grant, signa
 	}
 	code := exitError(ws)
 	a.log.Info("ended", "name", p.name, "code", exitCode(code))
-	if left := time.Until(taken.Add(p.minHold)); left > 0 {
+	lasted := lease.Context().Err() == nil && time.Now().Before(lease.Deadline())
+	if left := time.Until(taken.Add(p.minHold)); left > 0 && lasted {
 		a.keep(lease, left, signals)
 		return code
 	}

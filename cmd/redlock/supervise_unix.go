@@ -87,14 +87,15 @@ func (s *supervisor) end(cause error) error {
 	if errors.Is(cause, redlock.ErrMaxHold) {
 		why = redlock.ErrMaxHold
 	}
-	s.log.Warn("stopping", "because", why, "grace", max(grace, 0), "remaining", max(time.Until(deadline), 0))
+	// Not here: whoever reads our standard error may have stopped reading.
+	go s.log.Warn("stopping", "because", why, "grace", max(grace, 0), "remaining", max(time.Until(deadline), 0))
 	if grace > 0 {
 		s.child.signal(unix.SIGTERM)
 		s.child.signal(unix.SIGCONT) // a stopped process would not notice
 	}
 	if grace <= 0 || !s.child.awaitGone(grace) {
 		s.child.signal(unix.SIGKILL)
-		s.log.Info("killed")
+		go s.log.Info("killed")
 		// It takes effect unless a process sits in the kernel, on a dead file
 		// server for instance. There is nothing more that could be done.
 		const patience = 5 * time.Second
@@ -129,6 +130,9 @@ func (s *supervisor) stopped(sig unix.Signal) {
 		_ = unix.Kill(0, unix.SIGTSTP)
 		signal.Notify(s.signals, unix.SIGTSTP)
 	}
+	// While we are stopped nobody watches the lease: the whole group has to stop,
+	// not only the process that was told to.
+	s.child.signal(unix.SIGSTOP)
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
 }
 

@@ -35,8 +35,9 @@ const (
 	Replace
 	// Release deletes a lease that ID owns, broken or not. Always runs.
 	Release
-	// Break marks whatever lease of ours is stored, so that it can no longer
-	// be extended; with Now it deletes it. Always runs.
+	// Break marks the lease of ID, somebody else's, so that it can no longer be
+	// extended; with Now it deletes it. It names the lease: one that arrives late
+	// must not hit the next holder. Always runs.
 	Break
 	// Inspect reads a lease. Always runs.
 	Inspect
@@ -47,6 +48,10 @@ const (
 func (k Kind) Grants() bool {
 	return k == Acquire || k == Extend || k == Join || k == Raise || k == Replace
 }
+
+// GoesStale reports whether k may come too late: it stores a lease that its
+// caller may have given up and undone.
+func (k Kind) GoesStale() bool { return k == Acquire || k == Join || k == Replace }
 
 // Counts reports whether k moves the token counter of its shard.
 func (k Kind) Counts() bool {
@@ -59,7 +64,8 @@ type Op struct {
 	Kind Kind
 	// Name is the lock's name, any bytes.
 	Name string
-	// ID is the attempt id of the caller: 32 lower-case hexadecimal digits.
+	// ID is the attempt id of the caller, or of the lease to break: 32 lower-case
+	// hexadecimal digits.
 	ID string
 	// NewID (Replace) is the fresh attempt id.
 	NewID string
@@ -72,8 +78,8 @@ type Op struct {
 	Stored uint64
 	// Token (Join, Raise) is the token of the lease.
 	Token uint64
-	// NotAfter (Acquire) is the node's own time, in microseconds, after which
-	// the caller has given the operation up. Zero: no limit.
+	// NotAfter (Acquire, Join, Replace) is the node's own time, in microseconds,
+	// after which the caller has given the operation up. Zero: no limit.
 	NotAfter int64
 	// Owner (Acquire, Join, Replace) is the owner label, may be empty.
 	Owner string
@@ -167,8 +173,10 @@ type Answer struct {
 	Holder string
 	// Owner is the holder's owner label.
 	Owner string
-	// Err is the node's own text (Failed).
-	Err string
+	// Err is the node's own text (Failed). Denied tells that it means that the
+	// credentials do not allow the operation.
+	Err    string
+	Denied bool
 }
 
 // Reply is a node's reply to a Call.

@@ -59,9 +59,9 @@ func (r *run) admit(i int, op node.Op) node.Answer {
 	switch {
 	case !r.trusted:
 		return node.Answer{Code: node.NoGuard}
-	case amount == 0 || !exact(amount) || !exact(number) || op.Kind == node.Acquire && !exact(uint64(op.NotAfter)):
+	case amount == 0 || !exact(amount) || !exact(number) || op.Kind.GoesStale() && !exact(uint64(op.NotAfter)):
 		return failed("bad number")
-	case op.Kind == node.Acquire && op.NotAfter > 0 && r.now > op.NotAfter:
+	case op.Kind.GoesStale() && op.NotAfter > 0 && r.now > op.NotAfter:
 		return node.Answer{Code: node.Stale}
 	case !op.Kind.Counts():
 		return node.Answer{}
@@ -145,7 +145,7 @@ func (r *run) carryOut(i int, op node.Op) node.Answer {
 			return node.Answer{Code: node.Done}
 		}
 	case node.Break:
-		if ours {
+		if ours && l.id == op.ID {
 			return r.breakLease(key, value, l, op.Now)
 		}
 	}

@@ -59,8 +59,8 @@ func TestRules(t *testing.T) {
 	raise := node.Op{Kind: node.Raise, ID: idA, Stored: 7, Token: 50}
 	replace := node.Op{Kind: node.Replace, ID: idA, NewID: idC, TTL: 300, Proposal: 50}
 	release := node.Op{Kind: node.Release, ID: idA}
-	breaks := node.Op{Kind: node.Break}
-	breakNow := node.Op{Kind: node.Break, Now: true}
+	breaks := node.Op{Kind: node.Break, ID: idA}
+	breakNow := node.Op{Kind: node.Break, ID: idA, Now: true}
 	inspect := node.Op{Kind: node.Inspect}
 
 	for _, test := range []struct {
@@ -122,6 +122,8 @@ func TestRules(t *testing.T) {
 		{"break of a lease without end", "A:7 -1", "", breaks, "done", "~broken A:7 1000 F"},
 		{"break again", "~broken A:7 100", "", breaks, "done", "~broken A:7 100 F"},
 		{"break now", "~broken A:7 100", "", breakNow, "done", "- F"},
+		{"a late break", "B:7 100", "", breakNow, "held 7 100 B", "B:7 100 F"},
+		{"a late break of a broken one", "~broken B:7 100", "", breaks, "broken 7 100 B", "~broken B:7 100 F"},
 		{"break of a foreign value", "else 100", "", breakNow, "foreign 0 100", "else 100 F"},
 		{"break of none", "", "", breaks, "absent", "- F"},
 

@@ -5,11 +5,11 @@
 --        then seven for each operation:
 --          kind    A acquire, X extend, J join, R raise, P replace: need the guard;
 --                  d release, b break, n break now, i inspect: always run
---          id      the attempt
+--          id      the attempt: the caller's own, or the one to break
 --          amount  the ttl in ms (A X J P), the stored number (R)
 --          number  the proposal (A P), the token (J R)
 --          shard   the field of the counter (A J R P), else empty
---          extra   the last good TIME in µs, 0 for any (A), the new id (P)
+--          extra   the last good TIME in µs, 0 for any (A J); the new id and that (P)
 --          label   a space and the owner label, or empty (A J P)
 -- REPLY  strings: TIME in µs, the guard on the node (empty if there is none or
 --        no operation needs it), then one for each operation:
@@ -39,6 +39,13 @@ local function num(s)
   end
 end
 
+-- The TIME after which the caller has given an operation up: false for none, nil
+-- if it is no number.
+local function lastGood(kind, extra)
+  if kind == 'A' or kind == 'J' then return num(extra) end
+  return kind == 'P' and num(sub(extra, 33))
+end
+
 -- The parts of a value of our own: id, number, label, whether it is broken.
 local function parse(value)
   local broken = sub(value, 1, 8) == '~broken '
@@ -53,7 +60,8 @@ local function failure(err) return 'E ' .. (type(err) == 'table' and err.err or 
 
 local function carryOut(i)
   local o, key = 7 * i - 4, KEYS[i + 2]
-  local kind, id, amount, shard, newid, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 5], ARGV[o + 6]
+  local kind, id, amount, shard, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 6]
+  local newid = kind == 'P' and sub(ARGV[o + 5], 1, 32)
   if kind == 'A' or kind == 'J' then
     if call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', amount) then
       return kind == 'A' and 'G ' .. given[i] or 'Y'
@@ -69,15 +77,15 @@ local function carryOut(i)
       return 'Y'
     end
   elseif kind == 'n' then
-    if holder then
+    if holder == id then
       call('DEL', key)
       return 'Y'
     end
   elseif kind == 'b' then
-    if broken then return 'Y' end
+    if broken and holder == id then return 'Y' end
   elseif kind == 'R' then
     if holder == id and not broken and num(f) == num(amount) then return 'Y' end
-  elseif kind ~= 'i' and holder == (kind == 'P' and newid or id) and not broken then
+  elseif kind ~= 'i' and holder == (newid or id) and not broken then
     call('PEXPIRE', key, amount, 'GT') -- passes out of memory, never shortens
     return (kind == 'A' or kind == 'P') and 'G ' .. f or 'Y'
   end
@@ -90,8 +98,8 @@ local function carryOut(i)
   -- More than any lease is given, or no end: the clock went back, or somebody
   -- meddled. Release and inspect only report it: they need no guard.
   local over = left < 0 or left > maxttl + SLACK
-  if over and kind ~= 'i' and kind ~= 'd' then left = maxttl end
-  if kind == 'b' then
+  if over and (kind < 'a' or kind == 'b' and holder == id) then left = maxttl end
+  if kind == 'b' and holder == id then
     call('SET', key, '~broken ' .. value, 'PX', format('%.0f', math.max(left, 1)))
     return 'Y'
   end
@@ -145,7 +153,7 @@ if trusted then
     local o = 7 * i - 4
     local kind, shard = ARGV[o], ARGV[o + 4]
     if kind < 'a' then
-      local amount, number, last = num(ARGV[o + 2]), shard == '' and 0 or num(ARGV[o + 3]), kind == 'A' and num(ARGV[o + 5])
+      local amount, number, last = num(ARGV[o + 2]), shard == '' and 0 or num(ARGV[o + 3]), lastGood(kind, ARGV[o + 5])
       if not amount or amount < 1 or not number or last == nil then
         answers[i] = 'E bad number'
       elseif last and last > 0 and now > last then

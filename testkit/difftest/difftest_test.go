@@ -133,8 +133,8 @@ func (w *world) report(ops int) {
 		w.t.Error("too many batches were not compared")
 	}
 	expected := map[node.Kind]string{
-		node.Acquire: "GHBFWSNE", node.Extend: "YHBFWANE", node.Join: "YHBFWNE", node.Raise: "YHBFWANE",
-		node.Replace: "GHBFWANE", node.Release: "YHBFWA", node.Break: "YFWA", node.Inspect: "HBFWA",
+		node.Acquire: "GHBFWSNE", node.Extend: "YHBFWANE", node.Join: "YHBFWSNE", node.Raise: "YHBFWANE",
+		node.Replace: "GHBFWASNE", node.Release: "YHBFWA", node.Break: "YHBFWA", node.Inspect: "HBFWA",
 	}
 	for kind, codes := range expected {
 		for _, code := range []byte(codes) {
@@ -349,12 +349,6 @@ func (w *world) op() node.Op {
 	switch op.Kind {
 	case node.Acquire:
 		op.Proposal, op.Owner = number, pick(w.rnd, owners...)
-		if w.rnd.IntN(4) == 0 {
-			op.NotAfter = time.Now().Add(pick(w.rnd, -time.Minute, time.Minute)).UnixMicro()
-		}
-		if w.rnd.IntN(60) == 0 {
-			op.NotAfter = pick[int64](w.rnd, -1, node.MaxExact)
-		}
 	case node.Join:
 		op.Token, op.Owner = number, pick(w.rnd, owners...)
 	case node.Raise:
@@ -368,6 +362,12 @@ func (w *world) op() node.Op {
 		op.TTL, op.Now = 0, w.rnd.IntN(3) == 0
 	case node.Release, node.Inspect:
 		op.TTL = 0
+	}
+	if op.Kind.GoesStale() && w.rnd.IntN(4) == 0 {
+		op.NotAfter = time.Now().Add(pick(w.rnd, -time.Minute, time.Minute)).UnixMicro()
+	}
+	if op.Kind.GoesStale() && w.rnd.IntN(60) == 0 {
+		op.NotAfter = pick[int64](w.rnd, -1, node.MaxExact)
 	}
 	return op
 }

@@ -349,7 +349,7 @@ func TestB79Permissions(t *testing.T) {
 func TestOddPassword(t *testing.T) {
 	f := setUp(t)
 	f.do("ACL", "SETUSER", "b@b", "on", ">p@ss/w?#:%zz [é]", "~*", "+@all")
-	if err := try(f, f.open("redis://b@b:p@ss/w?#:%zz [é]@"+f.server.Addr()), time.Second, op(node.Release, idA)); err != nil {
+	if err := try(f, f.open("redis://b@b:p%40ss%2Fw%3F%23%3A%25zz%20[é]@"+f.server.Addr()), time.Second, op(node.Release, idA)); err != nil {
 		t.Error(err)
 	}
 }

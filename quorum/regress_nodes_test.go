@@ -1,0 +1,69 @@
+package quorum
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/redlock/backend"
+)
+
+// Distant nodes, NodeTimeout set accordingly: Inspect and Break.
+func TestInspectOfDistantNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ms := three(t, &Config{NodeTimeout: time.Second})
+		for _, m := range ms {
+			m.Delay(400 * time.Millisecond)
+		}
+		l, err := b.Acquire(t.Context(), backend.Request{Name: "x", TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Inspect(t.Context(), "x"); err != nil {
+			t.Error(err)
+		}
+		if err := b.Break(t.Context(), "x", false); err != nil {
+			t.Error(err)
+		}
+		_ = l.Release(t.Context())
+		_ = b.Close(t.Context())
+	})
+}
+
+// Adopted by another client first: nobody of ours is told.
+func TestRestartSeenByAnotherFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		adopted := 0
+		b, ms := three(t, &Config{Observer: func(e backend.Event) {
+			if e.Kind == backend.EventNodeAdopted {
+				adopted++
+			}
+		}})
+		other, _ := three(t, nil)
+		_ = other
+		take := func(b *Backend) {
+			l, err := b.Acquire(t.Context(), backend.Request{Name: "x", TTL: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = l.Release(t.Context())
+			time.Sleep(time.Second)
+		}
+		o, err := New([]Node{ms[0].Client(), ms[1].Client(), ms[2].Client()}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(b)
+		take(o)
+		ms[2].Restart(false)
+		take(o)
+		take(b)
+		if adopted != 1 {
+			t.Errorf("told of %d adoptions", adopted)
+		}
+		_ = b.Close(t.Context())
+		_ = o.Close(t.Context())
+		_ = other.Close(context.Background())
+	})
+}
