@@ -42,7 +42,13 @@ func TestTryAcquireFlapping(t *testing.T) {
 		lk, s := locktest.New(t, 3, &redlock.Options{ConnectWait: time.Second})
 		// split for ever: two nodes with different holders
 		acquire(t, lk, "warm", nil)
-		id := func(c string) string { r := ""; for range 32 { r += c }; return r + ":5" }
+		id := func(c string) string {
+			r := ""
+			for range 32 {
+				r += c
+			}
+			return r + ":5"
+		}
 		s.Nodes[0].Set("redlock:{x}", id("a"), time.Hour)
 		s.Nodes[1].Set("redlock:{x}", id("b"), time.Hour)
 		stop := make(chan struct{})
@@ -55,14 +61,16 @@ func TestTryAcquireFlapping(t *testing.T) {
 				}
 				s.Nodes[1].Down(i%2 == 0)
 				s.Nodes[2].Down(i%2 == 0)
-				if i%2 == 0 { s.Nodes[1].Set("redlock:{x}", id("b"), time.Hour) }
+				if i%2 == 0 {
+					s.Nodes[1].Set("redlock:{x}", id("b"), time.Hour)
+				}
 				s.Nodes[2].Set("redlock:{x}", id("c"), time.Hour)
 			}
 		}()
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := lk.TryAcquire(ctx, "x", &redlock.AcquireOptions{TTL: 2*time.Second})
+		_, err := lk.TryAcquire(ctx, "x", &redlock.AcquireOptions{TTL: 2 * time.Second})
 		took := time.Since(start)
 		close(stop)
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -70,7 +78,9 @@ func TestTryAcquireFlapping(t *testing.T) {
 		} else {
 			t.Logf("%v %v", took, err)
 		}
-		for _, n := range s.Nodes { n.Down(false) }
+		for _, n := range s.Nodes {
+			n.Down(false)
+		}
 		time.Sleep(time.Second)
 	})
 }
