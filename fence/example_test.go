@@ -6,22 +6,21 @@ import (
 	"example.com/redlock/fence"
 )
 
-// A resource remembers the highest token that it has seen, together with its
-// data, and refuses whoever comes with a smaller one.
+// A resource keeps a Gate together with its data, and asks it before each
+// operation.
 func Example() {
-	var highest fence.Token
-	write := func(t fence.Token) bool {
-		if t < highest {
-			return false
-		}
-		highest = t
-		return true
+	var gate fence.Gate
+	open := func(c fence.Claim) {
+		var err error
+		gate, err = gate.Open(c)
+		fmt.Printf("%v: %v\n", c, err)
 	}
-	fmt.Println("first holder:", write(33))
-	fmt.Println("second holder:", write(34))
-	fmt.Println("first holder, who had been asleep:", write(33))
+	first, second := fence.Claim{Token: 33}, fence.Claim{Token: 34}
+	open(first)
+	open(second)
+	fmt.Println(gate.Check(first)) // who had been asleep
 	// Output:
-	// first holder: true
-	// second holder: true
-	// first holder, who had been asleep: false
+	// exclusive token 33: <nil>
+	// exclusive token 34: <nil>
+	// fence: exclusive token 33 is stale: the gate was opened with exclusive token 34
 }

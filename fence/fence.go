@@ -1,5 +1,7 @@
-// Package fence holds the fencing token: the number a resource uses to tell
-// an old holder of a lock from a new one.
+// Package fence holds the fencing token, the number by which a resource tells an
+// old holder of a lock from a new one, and the rule of the gates that check it.
+// The packages below it are gates that are ready to use: memgate, sqlgate,
+// httpgate, redisgate and filegate. docs/gates.md says which one to take.
 package fence
 
 import "strconv"
@@ -8,9 +10,9 @@ import "strconv"
 // unique, and a grant whose Acquire began after another Acquire had returned
 // has the larger token. Zero is no token.
 //
-// Send the token along with every write to the guarded resource and let the
-// resource refuse a token below the highest it has seen: that stops a holder
-// which slept past the end of its lease. See Martin Kleppmann, "How to do
+// Open the gate of the guarded resource with the token before anything is read
+// there: from then on older tokens are refused, and a holder which slept past
+// the end of its lease is stopped. See Martin Kleppmann, "How to do
 // distributed locking" (2016), for why no lease can do without it.
 type Token uint64
 

@@ -111,11 +111,12 @@ func (a *attempt) lose(why error) {
 	err := a.lostErr
 	a.tellExtenders(err)
 	a.later(func() {
-		if a.req.Lost != nil {
-			a.req.Lost(err)
-		}
 		a.backend.emit(backend.Event{Kind: backend.EventLost, Name: a.req.Name, Token: a.token, Err: err})
 	})
+	if a.req.Lost != nil {
+		// Before all else that waits: a log that is stuck must not keep it back.
+		a.after = append([]func(){func() { a.req.Lost(err) }}, a.after...)
+	}
 }
 
 // stop ends the timers of the lease.

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Installs what the tests need and the machine does not have: redis-server, and
-# for the tests of interop/ node and npm.
+# Installs what the tests need and the machine does not have: redis-server, for
+# the tests of interop/ node and npm, and for those of fence/gatetest/ the
+# PostgreSQL server.
 #
 # Usage:    scripts/install-deps.sh
-# Changes:  nothing if all of them are on PATH. Otherwise installs the missing
-#           ones from Debian's (or Ubuntu's) packages redis-server, nodejs and
-#           npm, as root or through sudo. The service that comes with
-#           redis-server is neither started nor enabled: the tests start servers
-#           of their own.
+# Changes:  nothing if all of them are on PATH (PostgreSQL: or where Debian has
+#           it). Otherwise installs the missing ones from Debian's (or Ubuntu's)
+#           packages redis-server, nodejs, npm and postgresql, as root or through
+#           sudo. The services that come with redis-server and postgresql are
+#           neither started nor enabled: the tests start servers of their own.
 # Exit:     0 when all are there; 1, with a message, when one cannot be
 #           installed.
 set -eu
@@ -16,13 +17,16 @@ missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v npm >/dev/null 2>&1 || missing="$missing npm"
+if ! command -v postgres >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+	missing="$missing postgresql"
+fi
 if [ -z "$missing" ]; then
 	exit 0
 fi
 
 fail() {
 	echo "install-deps: $*" >&2
-	echo "install-deps: install redis-server 7.0 or newer, node 18 or newer and npm, so that they are on PATH, and run this again" >&2
+	echo "install-deps: install redis-server 7.0 or newer, node 18 or newer, npm and PostgreSQL 15 or newer, so that they are on PATH, and run this again" >&2
 	exit 1
 }
 
@@ -59,9 +63,11 @@ $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null ||
 # Unquoted: it is a list of words.
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing </dev/null ||
 	fail "apt-get install$missing failed"
-case $missing in
-*redis-server*)
-	$sudo update-rc.d redis-server disable >/dev/null ||
-		fail "the service redis-server could not be disabled"
-	;;
-esac
+for service in redis-server postgresql; do
+	case $missing in
+	*"$service"*)
+		$sudo update-rc.d "$service" disable >/dev/null ||
+			fail "the service $service could not be disabled"
+		;;
+	esac
+done

@@ -163,9 +163,12 @@ func (w *world) operate(f Fault) {
 	for name := range w.cfg.Names {
 		for _, s := range w.servers {
 			if f.To.is(name) && !s.down && !s.frozen {
-				s.call(&node.Call{Keys: w.keys, MaxTTL: w.cfg.MaxTTL.Milliseconds(), Ops: []node.Op{
-					{Kind: node.Break, Name: lockNames[name], Now: f.Verb == Free},
-				}})
+				call := &node.Call{Keys: w.keys, MaxTTL: w.cfg.MaxTTL.Milliseconds(), Ops: []node.Op{
+					{Kind: node.Inspect, Name: lockNames[name]},
+				}}
+				holder := s.call(call).Answers[0].Holder // whom to break, nobody if empty
+				call.Ops[0] = node.Op{Kind: node.Break, Name: lockNames[name], ID: holder, Now: f.Verb == Free}
+				s.call(call)
 			}
 		}
 	}

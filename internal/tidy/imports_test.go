@@ -10,21 +10,28 @@ import (
 // folder: imports point one way. Tests may import more. An entry that ends in
 // "/..." stands for everything below.
 var mayImport = map[string][]string{
-	"fence":               {},
-	"backend":             {"fence"},
-	"backend/backendtest": {"backend", "fence"},
-	"internal/core":       {"fence"},
-	"internal/node":       {"fence"},
-	"internal/nodemodel":  {"fence", "internal/node"},
-	"internal/monotime":   {"internal/core"},
-	"internal/tidy":       {},
-	"internal/rename":     {},
-	"quorum":              {"fence", "backend", "internal/core", "internal/node", "internal/monotime"},
-	"redisnode":           {"fence", "internal/node"},
-	"memnode":             {"fence", "internal/node", "internal/nodemodel", "internal/core"},
-	"internal/sim":        {"fence", "internal/node", "internal/nodemodel", "internal/core"},
-	".":                   {"fence", "backend", "quorum", "redisnode"},
-	"locktest":            {".", "backend", "quorum", "memnode", "fence"},
+	"fence":                    {},
+	"fence/internal/turn":      {"fence"},
+	"fence/internal/gatemodel": {"fence"},
+	"fence/memgate":            {"fence", "fence/internal/turn"},
+	"fence/httpgate":           {"fence", "fence/internal/turn"},
+	"fence/sqlgate":            {"fence"},
+	"fence/redisgate":          {"fence"},
+	"fence/filegate":           {"fence"},
+	"backend":                  {"fence"},
+	"backend/backendtest":      {"backend", "fence"},
+	"internal/core":            {"fence"},
+	"internal/node":            {"fence"},
+	"internal/nodemodel":       {"fence", "internal/node"},
+	"internal/monotime":        {"internal/core"},
+	"internal/tidy":            {},
+	"internal/rename":          {},
+	"quorum":                   {"fence", "backend", "internal/core", "internal/node", "internal/monotime"},
+	"redisnode":                {"fence", "internal/node"},
+	"memnode":                  {"fence", "internal/node", "internal/nodemodel", "internal/core"},
+	"internal/sim":             {"fence", "internal/node", "internal/nodemodel", "internal/core"},
+	".":                        {"fence", "backend", "quorum", "redisnode"},
+	"locktest":                 {".", "backend", "quorum", "memnode", "fence"},
 
 	// Modules of their own stand on what is public.
 	"testkit/...":     append([]string{"testkit/..."}, public...),
@@ -33,7 +40,10 @@ var mayImport = map[string][]string{
 }
 
 // public are the packages of the root module that anybody may import.
-var public = []string{".", "fence", "backend", "backend/backendtest", "quorum", "redisnode", "memnode", "locktest"}
+var public = []string{
+	".", "fence", "fence/memgate", "fence/httpgate", "fence/sqlgate", "fence/redisgate", "fence/filegate",
+	"backend", "backend/backendtest", "quorum", "redisnode", "memnode", "locktest",
+}
 
 func TestImportDirections(t *testing.T) {
 	module := modulePath(t)

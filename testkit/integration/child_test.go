@@ -97,10 +97,11 @@ func hold(ctx context.Context, lk *redlock.Locker) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(l.Token())
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for last := time.Now(); ; last = time.Now() {
+	last := time.Now() // before the line that has us stopped
+	fmt.Println(l.Token())
+	for ; ; last = time.Now() {
 		<-ticker.C
 		if time.Since(last) < 2*time.Second {
 			continue
