@@ -10,10 +10,10 @@ import (
 	"example.com/redlock"
 )
 
-// TestAnOwnerIsNeverTakenForAnotherByAPrefix is pitfall B104: a client that
+// TestB104AnOwnerIsNeverTakenForAnotherByAPrefix: a client that
 // compares only as many bytes as its own token has takes the lock of another
 // whose token begins with them.
-func TestAnOwnerIsNeverTakenForAnotherByAPrefix(t *testing.T) {
+func TestB104AnOwnerIsNeverTakenForAnotherByAPrefix(t *testing.T) {
 	onEachSize(t, func(t *testing.T, ns *nodes) {
 		lk := ns.openLocker(t)
 		// Others hold the name under a value that begins like ours, or that ours

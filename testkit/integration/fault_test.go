@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,13 +33,14 @@ func TestFaultsOfNodes(t *testing.T) {
 			ns.mode(faultproxy.ToClient, faultproxy.Swallow, which...)
 			return func() { ns.mode(faultproxy.ToClient, faultproxy.Pass, which...) }
 		},
+		"F28 disk stall": diskStall,
 		"F36 half open": func(ns *nodes, which ...int) func() {
 			return blackHole(ns, faultproxy.Hold, which...)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ns := startProxied(t, 5, "--enable-debug-command", "yes")
+			ns := startProxied(t, 5, "--enable-debug-command", "yes", "--appendonly", "yes", "--appendfsync", "always")
 			lk := ns.open(&redlock.Options{NodeTimeout: 100 * time.Millisecond, ConnectWait: time.Second})
 			warm(t, lk)
 			await.True(t, patience, "all nodes know us", func() bool { return len(fitNodes(lk)) == 5 })
@@ -100,6 +102,70 @@ func busyScript(ns *nodes, which ...int) func() {
 // carries out what has gathered.
 func sleeping(ns *nodes, which ...int) func() {
 	return background(ns, []string{"DEBUG", "SLEEP", "4"}, nil, which...)
+}
+
+// diskStall is a disk that takes two seconds for each write that a server has to
+// have made before it answers.
+func diskStall(ns *nodes, which ...int) func() {
+	set := func(us string) {
+		for _, i := range which {
+			ns.text(i, "DEBUG", "AOF-FLUSH-SLEEP", us)
+		}
+	}
+	set("2000000")
+	return func() { set("0") }
+}
+
+// TestF27ThrottledServers get a tenth of their processor, in turns of 5 ms: a
+// minority of them costs nothing, and with a majority there is never a second
+// holder and nothing stays behind.
+func TestF27ThrottledServers(t *testing.T) {
+	t.Parallel()
+	ns := start(t, 5)
+	lk := ns.open(&redlock.Options{NodeTimeout: 50 * time.Millisecond, ConnectWait: 2 * time.Second})
+	warm(t, lk)
+	for _, throttled := range [][]int{{3, 4}, {2, 3, 4}} {
+		stop := throttle(ns, throttled...)
+		var inside atomic.Int64
+		inParallel(4, 100, func(int) {
+			l, err := lk.Acquire(context.Background(), "x", &redlock.AcquireOptions{TTL: longTTL, Wait: 3 * time.Second})
+			if err != nil {
+				if len(throttled) < 3 && !errors.Is(err, redlock.ErrHeld) {
+					t.Errorf("a throttled minority: %v", err)
+				}
+				return
+			}
+			if inside.Add(1) > 1 {
+				t.Error("two holders")
+			}
+			inside.Add(-1)
+			_ = l.Release(context.Background()) // may not be confirmed in time
+		})
+		stop()
+		ns.empty(undone+5*time.Second, ns.all()...)
+	}
+}
+
+// throttle stops and continues servers in turns until it is told to end.
+func throttle(ns *nodes, which ...int) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			ns.freeze(which...)
+			pass(45 * time.Millisecond)
+			ns.thaw(which...)
+			select {
+			case <-end:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
 }
 
 // background starts a long command on servers past the proxies. It returns how
