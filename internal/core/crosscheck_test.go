@@ -156,7 +156,7 @@ func compare(t *testing.T, cfg RoundConfig, history []timedEvent) Verdict {
 // TestRoundAgainstDumb compares the two on random histories, of 1 to 7 nodes
 // and every quorum, and prints how often each verdict came.
 func TestRoundAgainstDumb(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	count := map[Verdict]int{}
