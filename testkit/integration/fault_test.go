@@ -250,10 +250,10 @@ func TestF34ResetAmidAPipeline(t *testing.T) {
 	ns.empty(undone, ns.all()...)
 }
 
-// F33, F35: an acquire that the network held back for longer than its caller
-// waited comes after the release that undid it, on another connection. The node
-// must not grant it.
-func TestF33F35StragglerIsStale(t *testing.T) {
+// An acquire that the network held back is followed by its release on the same
+// connection, and leaves nothing. (What happens where it is not: quorum's
+// TestF33F35AStragglerBehindItsReleaseIsStale.)
+func TestAHeldBackAcquireIsUndone(t *testing.T) {
 	t.Parallel()
 	ns := startProxied(t, 3)
 	lk := ns.open(&redlock.Options{NodeTimeout: 50 * time.Millisecond, ConnectWait: 300 * time.Millisecond})
