@@ -47,8 +47,9 @@ func TestRestartSeenByAnotherFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // all three were asked: two suffice to win
 			_ = l.Release(t.Context())
-			time.Sleep(time.Second)
+			synctest.Wait()
 		}
 		o, err := New([]Node{ms[0].Client(), ms[1].Client(), ms[2].Client()}, nil)
 		if err != nil {
