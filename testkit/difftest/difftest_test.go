@@ -48,7 +48,7 @@ type world struct {
 	ambiguous int
 }
 
-func TestRealServer(t *testing.T) {
+func TestDifferentialRealServer(t *testing.T) {
 	server, err := redisserver.Start(t.Context(), redisserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestRealServer(t *testing.T) {
 	})
 }
 
-func TestEmbeddedServer(t *testing.T) {
+func TestDifferentialEmbeddedServer(t *testing.T) {
 	server, err := embedded.Start(embedded.Options{})
 	if err != nil {
 		t.Fatal(err)
