@@ -161,23 +161,34 @@ func TestB123BriefOutagesDoNotDisturb(t *testing.T) {
 	}
 }
 
-// B120: what the command has started goes as well.
+// B120: what the command has started goes as well. A lease that is broken leaves
+// time for TERM, and a group that heeds it is spared KILL; one that is broken at
+// once leaves time for KILL only.
 func TestB120GrandchildrenAreKilledOnLoss(t *testing.T) {
-	for name, script := range map[string]string{
-		"heeding TERM":  "sleep 1000 & echo $!; wait",
-		"ignoring TERM": "(trap '' TERM; while :; do sleep 0.01; done) & echo $!; wait",
-		"orphaned":      "(trap '' TERM; while :; do sleep 0.01; done) & echo $!; trap 'exit 0' TERM; while :; do sleep 0.01; done",
+	const heeding = "sleep 1000 & echo $!; wait"
+	for _, c := range []struct {
+		name, script string
+		flags        []string
+		killed       bool
+	}{
+		{"heeding TERM", heeding, nil, false},
+		{"ignoring TERM", "(trap '' TERM; while :; do sleep 0.01; done) & echo $!; wait", nil, true},
+		{"orphaned", "(trap '' TERM; while :; do sleep 0.01; done) & echo $!; trap 'exit 0' TERM; while :; do sleep 0.01; done", nil, true},
+		{"without TERM", heeding, []string{"--now"}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			lock := lockName(t)
-			p := start(t, "run", "--json", "--ttl", "1.5", lock, "sh", "-c", script)
+			p := start(t, "run", "--json", "--ttl", "1.5", "--grace", "0.5", lock, "sh", "-c", c.script)
 			grandchild := number(t, p.line())
-			if r := run(t, "break", "--now", lock); r.code != 0 {
+			if r := run(t, append([]string{"break", lock}, c.flags...)...); r.code != 0 {
 				t.Fatal(r)
 			}
 			p.wantExit(79)
 			if alive(grandchild) {
 				t.Error("it survived")
+			}
+			if _, killed := p.event("killed"); killed != c.killed {
+				t.Errorf("killed: %v, want %v", killed, c.killed)
 			}
 		})
 	}
