@@ -34,6 +34,8 @@ func TestNoPasswordIsRepeated(t *testing.T) {
 			{64, []string{"extend", url}},
 			{64, []string{"init", url}},
 			{64, []string{"up", url}},
+			{127, []string{"delay-start", url}},
+			{64, []string{"delay-start", "--max-ttl", url, "true"}},
 			{64, []string{"completion", url}},
 			{64, []string{url}},
 			{64, []string{"--" + url}},

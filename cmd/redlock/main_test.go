@@ -264,6 +264,7 @@ type event struct {
 	Because     string    `json:"because"`
 	GraceMS     int64     `json:"grace_ms"`
 	RemainingMS int64     `json:"remaining_ms"`
+	WaitMS      int64     `json:"wait_ms"`
 }
 
 // events returns the events so far.
