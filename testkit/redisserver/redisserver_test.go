@@ -188,6 +188,25 @@ func TestAServerThatDoesNotStartSaysWhy(t *testing.T) {
 	}
 }
 
+func TestAServerThatDoesNotReadItsClockDoesNotStart(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	_, err := redisserver.Start(t.Context(), redisserver.Options{Clock: unread{}})
+	if err == nil || !strings.Contains(err.Error(), "does not read the clock") ||
+		!strings.Contains(err.Error(), "/no/such/library.so") { // what the loader says
+		t.Errorf("start: %v", err)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// unread is a clock that no process gets to read.
+type unread struct{}
+
+func (unread) Env() []string { return []string{"LD_PRELOAD=/no/such/library.so"} }
+
+func (unread) Loads() int { return 0 }
+
 func TestWithoutABinaryTheTestFails(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := redisserver.Find(); !errors.Is(err, redisserver.ErrNotInstalled) {

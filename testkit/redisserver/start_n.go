@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TB is the part of testing.TB that StartN needs; this package is part of the
-// command as well, which has no use for package testing.
+// TB is the part of testing.TB that StartN and StartWith need; this package is
+// part of the command as well, which has no use for package testing.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -19,24 +19,30 @@ type TB interface {
 // the test. Without a server binary the test fails: it is never skipped.
 func StartN(t TB, n int, args ...string) []*Server {
 	t.Helper()
+	servers := make([]*Server, 0, n)
+	for range n {
+		servers = append(servers, StartWith(t, Options{Args: args}))
+	}
+	return servers
+}
+
+// StartWith starts one server for the time of the test, as StartN does.
+func StartWith(t TB, o Options) *Server {
+	t.Helper()
 	const startTimeout = 20 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	servers := make([]*Server, 0, n)
-	for range n {
-		s, err := Start(ctx, Options{Args: args})
-		if errors.Is(err, ErrNotInstalled) {
-			t.Fatal(err, "(`make test` installs redis-server)")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-		servers = append(servers, s)
+	s, err := Start(ctx, o)
+	if errors.Is(err, ErrNotInstalled) {
+		t.Fatal(err, "(`make test` installs redis-server)")
 	}
-	return servers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
