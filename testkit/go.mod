@@ -7,11 +7,9 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/rueidis v1.0.79
 	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.47.0
 )
 
-require (
-	github.com/yuin/gopher-lua v1.1.1 // indirect
-	golang.org/x/sys v0.47.0 // indirect
-)
+require github.com/yuin/gopher-lua v1.1.1 // indirect
 
 replace example.com/redlock => ../
