@@ -19,7 +19,7 @@ SHIPPED = ./... ./cmd/redlock/...
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
-test: deps ## vet and run all tests with the race detector; installs redis-server, node, npm and postgresql if they are missing
+test: deps ## vet and run all tests with the race detector; installs redis-server, gcc, node, npm and postgresql if they are missing
 	$(GO) vet $(PACKAGES)
 	$(GO) test -race -timeout 10m $(PACKAGES)
 

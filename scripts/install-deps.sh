@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs what the tests need and the machine does not have: redis-server, for
-# the tests of interop/ node and npm, and for those of fence/gatetest/ the
-# PostgreSQL server.
+# the clocks of testkit/clockshim/ a C compiler with the headers of libc, for the
+# tests of interop/ node and npm, and for those of fence/gatetest/ the PostgreSQL
+# server.
 #
 # Usage:    scripts/install-deps.sh
 # Changes:  nothing if all of them are on PATH (PostgreSQL: or where Debian has
 #           it). Otherwise installs the missing ones from Debian's (or Ubuntu's)
-#           packages redis-server, nodejs, npm and postgresql, as root or through
-#           sudo. The services that come with redis-server and postgresql are
+#           packages redis-server, gcc, libc6-dev, nodejs, npm and postgresql, as
+#           root or through sudo. The services that come with redis-server and postgresql are
 #           neither started nor enabled: the tests start servers of their own.
 # Exit:     0 when all are there; 1, with a message, when one cannot be
 #           installed.
@@ -15,6 +16,10 @@ set -eu
 
 missing=
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+# A compiler is of no use without the headers, which are a package of their own.
+if ! echo '#include <time.h>' | cc -E - >/dev/null 2>&1; then
+	missing="$missing gcc libc6-dev"
+fi
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v npm >/dev/null 2>&1 || missing="$missing npm"
 if ! command -v postgres >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
@@ -26,7 +31,7 @@ fi
 
 fail() {
 	echo "install-deps: $*" >&2
-	echo "install-deps: install redis-server 7.0 or newer, node 18 or newer, npm and PostgreSQL 15 or newer, so that they are on PATH, and run this again" >&2
+	echo "install-deps: install redis-server 7.0 or newer, a C compiler (cc) with the headers of libc, node 18 or newer, npm and PostgreSQL 15 or newer, so that they are on PATH, and run this again" >&2
 	exit 1
 }
 
