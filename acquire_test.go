@@ -127,8 +127,7 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 		_, all := lk.AcquireAll(t.Context(), []string{"a", "b"}, nil)
 		_, list := lk.List(t.Context(), "*")
 		_, shared := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{Mode: redlock.Shared})
-		_, counter := redlock.Open(t.Context(), []string{"redis://a"}, &redlock.Options{CounterOnly: true})
-		for name, err := range map[string]error{"AcquireAll": all, "List": list, "Shared": shared, "CounterOnly": counter} {
+		for name, err := range map[string]error{"AcquireAll": all, "List": list, "Shared": shared} {
 			if !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -394,10 +393,12 @@ func TestClientsThatDifferAreRefused(t *testing.T) {
 // Y has a majority in {4,5} that shares no node with X's {1,2}.
 func TestOneNodeOfAnotherServiceFailsTheRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, all := locktest.New(t, 5, nil)
-		x := &locktest.Service{Nodes: all.Nodes[:3]}
-		y := &locktest.Service{Nodes: all.Nodes[2:]}
+		_, x := locktest.New(t, 3, nil)
+		y := &locktest.Service{Nodes: []*memnode.Node{x.Nodes[2], memnode.New("node4"), memnode.New("node5")}}
 		xl, yl := x.Open(t, nil), y.Open(t, nil)
+		if _, err := yl.Init(t.Context(), nil); !errors.Is(err, redlock.ErrMismatch) {
+			t.Errorf("init of Y: %v", err)
+		}
 		acquire(t, xl, "x", nil)
 		synctest.Wait()
 		if _, err := yl.Acquire(t.Context(), "x", nil); !errors.Is(err, redlock.ErrMismatch) {
@@ -444,9 +445,9 @@ func TestForeignLocksAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestANodeThatRestartsIsAdopted: it is greeted anew and the same operation is
-// carried out, without a failed attempt.
-func TestANodeThatRestartsIsAdopted(t *testing.T) {
+// TestAllNodesRestart: nobody gets a name until one quarantine is over, and
+// who holds one keeps it.
+func TestAllNodesRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		count := map[redlock.EventKind]int{}
@@ -455,15 +456,27 @@ func TestANodeThatRestartsIsAdopted(t *testing.T) {
 			count[e.Kind]++
 			mu.Unlock()
 		}})
-		acquire(t, lk, "x", nil)
+		x := acquire(t, lk, "x", nil)
 		for _, n := range s.Nodes {
 			n.Restart(true)
 		}
-		acquire(t, lk, "y", nil)
-		synctest.Wait()
+		begin := time.Now()
+		y := acquire(t, lk, "y", nil)
+		// The longest lease, 1 % for clocks, and half of it for attempts.
+		const q = 45300 * time.Millisecond
+		if took := time.Since(begin); took < q || took > q+2*time.Second {
+			t.Errorf("the service is back after %v, want %v", took, q)
+		}
+		if x.Context().Err() != nil {
+			t.Errorf("the holder lost its lease: %v", context.Cause(x.Context()))
+		}
+		if y.Token() <= x.Token() || !y.TokenByClock() || x.TokenByClock() {
+			t.Errorf("tokens %v and %v, by clock %v, %v", x.Token(), y.Token(), x.TokenByClock(), y.TokenByClock())
+		}
+		time.Sleep(q) // the third node may have been asked later
 		mu.Lock()
 		defer mu.Unlock()
-		if count[redlock.EventNodeAdopted] != 3 || count[redlock.EventAttemptLost] != 0 {
+		if count[redlock.EventNodeQuarantined] != 3 || count[redlock.EventNodeLifted] != 3 {
 			t.Errorf("events: %v", count)
 		}
 	})

@@ -46,6 +46,9 @@ func openInMemory() *redlock.Locker {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if _, err := lk.Init(context.Background(), nil); err != nil { // the nodes are new
+		log.Fatal(err)
+	}
 	return lk
 }
 

@@ -53,6 +53,12 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // Token returns the fencing token, for the guarded resource to check.
 func (l *Lease) Token() fence.Token { return l.held.Token() }
 
+// TokenByClock tells that a node which gave its vote once lost its counters, with
+// too few others to tell it where to go on, and began anew at its clock: tokens
+// from before that loss are smaller only if no clock was wrong by more than the
+// node was away. Options.CounterOnly keeps such nodes out.
+func (l *Lease) TokenByClock() bool { return l.held.TokenByClock() }
+
 // Deadline returns the end of the validity: the holder must not act after it.
 // It carries a monotonic reading and moves with each extension.
 func (l *Lease) Deadline() time.Time { return l.held.Deadline() }

@@ -15,16 +15,17 @@ type EventKind = backend.EventKind
 
 // The events; package backend describes each.
 const (
-	EventAcquired     = backend.EventAcquired
-	EventAttemptLost  = backend.EventAttemptLost
-	EventExtended     = backend.EventExtended
-	EventExtendFailed = backend.EventExtendFailed
-	EventLost         = backend.EventLost
-	EventReleased     = backend.EventReleased
-	EventVanished     = backend.EventVanished
-	EventNodeUp       = backend.EventNodeUp
-	EventNodeDown     = backend.EventNodeDown
-	EventNodeAdopted  = backend.EventNodeAdopted
-	EventNodeRefused  = backend.EventNodeRefused
-	EventSuspended    = backend.EventSuspended
+	EventAcquired        = backend.EventAcquired
+	EventAttemptLost     = backend.EventAttemptLost
+	EventExtended        = backend.EventExtended
+	EventExtendFailed    = backend.EventExtendFailed
+	EventLost            = backend.EventLost
+	EventReleased        = backend.EventReleased
+	EventVanished        = backend.EventVanished
+	EventNodeUp          = backend.EventNodeUp
+	EventNodeDown        = backend.EventNodeDown
+	EventNodeQuarantined = backend.EventNodeQuarantined
+	EventNodeLifted      = backend.EventNodeLifted
+	EventNodeRefused     = backend.EventNodeRefused
+	EventSuspended       = backend.EventSuspended
 )

@@ -23,9 +23,6 @@ func Open(ctx context.Context, urls []string, o *Options) (*Locker, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	if o.CounterOnly {
-		return nil, fmt.Errorf("redlock: CounterOnly: %w", errors.ErrUnsupported)
-	}
 	var nodes []quorum.Node
 	for i, url := range urls {
 		n, err := redisnode.Open(url, nil)
@@ -37,7 +34,7 @@ func Open(ctx context.Context, urls []string, o *Options) (*Locker, error) {
 	b, err := quorum.New(nodes, &quorum.Config{
 		Namespace: o.Namespace, Cluster: o.Cluster, PlainKeys: o.PlainKeys, MaxTTL: o.MaxTTL,
 		Quorum: o.Quorum, NodeTimeout: o.NodeTimeout, ConnectWait: o.ConnectWait,
-		DriftRate: o.DriftRate, DriftFloor: o.DriftFloor, Logger: o.Logger, Observer: o.Observer,
+		DriftRate: o.DriftRate, DriftFloor: o.DriftFloor, CounterOnly: o.CounterOnly, Logger: o.Logger, Observer: o.Observer,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeNodes(nodes))
@@ -63,13 +60,22 @@ type NodeState = backend.NodeState
 // Nodes asks every node who it is and whether it accepts this Locker's
 // configuration. It changes nothing.
 func (lk *Locker) Nodes(ctx context.Context) []NodeState {
-	return lk.backend.Nodes(ctx, false)
+	return lk.backend.Nodes(ctx)
 }
 
-// Init declares blank nodes: they take this Locker's configuration. The error
-// joins those of nodes that did not.
-func (lk *Locker) Init(ctx context.Context) ([]NodeState, error) {
-	states := lk.backend.Nodes(ctx, true)
+// InitOptions says how Init declares nodes. The zero value, or nil, is right for
+// new ones.
+type InitOptions = backend.InitOptions
+
+// Init declares new nodes: blank ones take this Locker's configuration, and vote
+// from now on. A blank node among others that are in use has lost its memory, as
+// far as can be told: it is put in quarantine, and votes when that is over. The
+// error joins those of nodes that do not vote.
+func (lk *Locker) Init(ctx context.Context, o *InitOptions) ([]NodeState, error) {
+	if o == nil {
+		o = &InitOptions{}
+	}
+	states := lk.backend.Init(ctx, *o)
 	var errs []error
 	for _, s := range states {
 		if s.Err != nil {

@@ -42,7 +42,10 @@ type Options struct {
 	// DriftFloor comes off the validity too. Default 2 ms, as the Redis
 	// documentation has it for the granularity of expiry.
 	DriftFloor time.Duration
-	// CounterOnly refuses tokens whose order would rest on a node's clock.
+	// CounterOnly keeps a node that has lost its token counters out for good, if
+	// too few other nodes vote to tell it where to go on: else it begins at its
+	// clock, and Lease.TokenByClock says so. All clients of the nodes should have
+	// it, or one that does not will let the node in.
 	CounterOnly bool
 	// Logger gets what an operator should know. Default slog.Default().
 	Logger *slog.Logger

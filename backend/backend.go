@@ -36,8 +36,11 @@ type Backend interface {
 	// holder may still act.
 	Break(ctx context.Context, name string, now bool) error
 	// Nodes asks every node who it is and whether it accepts our configuration.
-	// With init, blank nodes take it.
-	Nodes(ctx context.Context, init bool) []NodeState
+	// It changes nothing.
+	Nodes(ctx context.Context) []NodeState
+	// Init declares new nodes: blank ones take our configuration and vote. A
+	// blank node among others that are in use is put in quarantine instead.
+	Init(ctx context.Context, o InitOptions) []NodeState
 	// CheckName reports whether a name can be locked, as an ErrBadOption.
 	CheckName(name string) error
 	// Limits says which leases can be asked for.
@@ -100,6 +103,9 @@ type Wait struct {
 // StopRenewal or its loss.
 type Lease interface {
 	Token() fence.Token
+	// TokenByClock tells that the order of the token, among those of before some
+	// loss, rests on the clock of a node that had lost its counters.
+	TokenByClock() bool
 	// Deadline is the end of the validity, as a time with a monotonic reading.
 	// It moves with each extension.
 	Deadline() time.Time
@@ -140,14 +146,27 @@ type Status struct {
 	Votes []Vote
 }
 
+// InitOptions says how nodes are declared.
+type InitOptions struct {
+	// Force makes nodes in quarantine vote, too: whatever they may have forgotten
+	// does not matter, because nobody holds anything.
+	Force bool
+}
+
 // NodeState is what one node of a service says of itself.
 type NodeState struct {
 	// Node is the node's address, without credentials.
 	Node string
 	// Standing is "ok"; "new" for a node that is, or until now was, blank;
-	// "adopted" for one whose process is not the one that its data knows;
-	// "mismatch", "unfit" or "unreachable".
+	// "quarantined" for one that may have forgotten leases, and does not vote for
+	// as long as Left says; "mismatch", "unfit" or "unreachable".
 	Standing string
+	Left     time.Duration
+	// HasRecords tells that the node had been declared before.
+	HasRecords bool
+	// ByClock tells that the order of tokens rests on the node's clock: when it
+	// had lost its counters, too few others could tell theirs.
+	ByClock bool
 	// RunID identifies the server's process, and Version its software.
 	RunID, Version string
 	// Err says more about a node that does not vote.

@@ -40,6 +40,9 @@ const (
 	OutcomeFailed Outcome = "failed"
 	// OutcomeOpen: the matter was decided before the node's answer was in.
 	OutcomeOpen Outcome = "no answer yet"
+	// OutcomeQuarantined: the node may have forgotten leases, and does not vote
+	// for as long as Vote.Remaining says.
+	OutcomeQuarantined Outcome = "quarantined"
 	// OutcomeUnasked: nothing was sent.
 	OutcomeUnasked Outcome = "not asked"
 )
@@ -53,6 +56,7 @@ type Vote struct {
 	Took time.Duration
 	// Holder identifies who has the name there, Owner is its label, and
 	// Remaining how long its lease would last without renewal, -1 for ever.
+	// (OutcomeQuarantined: how long the node will not vote.)
 	Holder    string
 	Owner     string
 	Remaining time.Duration

@@ -29,9 +29,13 @@ const (
 	// EventNodeUp and EventNodeDown: a node began or ceased to answer.
 	EventNodeUp   EventKind = "node up"
 	EventNodeDown EventKind = "node down"
-	// EventNodeAdopted: a node is another process than before, or has lost its
-	// data: it restarted, or was flushed, or its data was replaced.
-	EventNodeAdopted EventKind = "node adopted"
+	// EventNodeQuarantined: a node may have forgotten leases, because it
+	// restarted, lost its data or was given other data, and does not vote for
+	// another Took; Err is an ErrQuarantined that says more.
+	EventNodeQuarantined EventKind = "node quarantined"
+	// EventNodeLifted: the quarantine of a node is over, and it votes again. Err,
+	// if any, tells that its counters now rest on its clock.
+	EventNodeLifted EventKind = "node lifted"
 	// EventNodeRefused: a node does not vote; Err is an ErrMismatch or an
 	// ErrUnfit that says why.
 	EventNodeRefused EventKind = "node refused"

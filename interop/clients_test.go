@@ -24,6 +24,9 @@ func openOurs(t *testing.T, addrs []string) client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := lk.Init(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 	return &ourClient{lk}
 }
 

@@ -193,6 +193,9 @@ func holdUntilKilled() int {
 	if args[0] == ours.name {
 		var lk *redlock.Locker
 		if lk, err = redlock.Open(context.Background(), args[2:], options()); err == nil {
+			_, err = lk.Init(context.Background(), nil)
+		}
+		if err == nil {
 			// Renewed, as a lease is by default: renewal must end with the process.
 			var l *redlock.Lease
 			if l, err = lk.Acquire(context.Background(), args[1], &redlock.AcquireOptions{TTL: shortTTL}); err == nil {

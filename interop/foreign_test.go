@@ -108,7 +108,7 @@ func TestLocksOfRivalsAreNeverTouched(t *testing.T) {
 			t.Run(rival.name, func(t *testing.T) {
 				name := "held by " + rival.name
 				h := mustTry(t, ns.open(t, rival), name, longTTL)
-				before := ns.look(name)
+				before := ns.lookAtAll(t, name)
 				meddle(t, lk, name, func(what string, err error) {
 					ns.same(t, name, what, before)
 					checkForeign(t, what, err, false)
@@ -148,7 +148,7 @@ func TestARivalsLockOutlivesWhatIsLeftOfOurs(t *testing.T) {
 						t.Fatal(err)
 					}
 					h := inherit(t, ns, ns.open(t, rival), name)
-					before := ns.look(name)
+					before := ns.lookAtAll(t, name)
 					if err := act(l); !errors.Is(err, redlock.ErrLost) {
 						t.Errorf("%s: %v, want ErrLost", what, err)
 					}
@@ -207,7 +207,7 @@ func TestOurLeaseOutlivesWhatIsLeftOfARivals(t *testing.T) {
 					name := what + " of " + rival.name
 					stale := mustTry(t, ns.open(t, rival), name, longTTL)
 					h := inherit(t, ns, ns.open(t, ours), name)
-					before := ns.look(name)
+					before := ns.lookAtAll(t, name)
 					if err := act(stale); err == nil {
 						t.Errorf("%s of what is lost succeeded", what)
 					}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"example.com/redlock"
+	"example.com/redlock/testkit/await"
 	"example.com/redlock/testkit/redisserver"
 )
 
@@ -209,6 +211,17 @@ func (ns *nodes) look(name string) []key {
 	for i := range ns.servers {
 		keys = append(keys, key{ns.do(i, "DUMP", name), ns.do(i, "PEXPIRETIME", name)})
 	}
+	return keys
+}
+
+// lookAtAll returns what the nodes have under a name that is held, once the last
+// of them has it: a client holds as soon as most have.
+func (ns *nodes) lookAtAll(t *testing.T, name string) (keys []key) {
+	t.Helper()
+	await.True(t, patience, "every node has "+name, func() bool {
+		keys = ns.look(name)
+		return !slices.ContainsFunc(keys, func(k key) bool { return k.dump == nil })
+	})
 	return keys
 }
 

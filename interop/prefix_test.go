@@ -36,7 +36,7 @@ func TestB104AnOwnerIsNeverTakenForAnotherByAPrefix(t *testing.T) {
 			c := newRedsync(ns.addrs(), goredsync.WithGenValueFunc(func() (string, error) { return like(id, value), nil }))
 			t.Cleanup(c.close)
 			theirs := inherit(t, ns, c, name)
-			before := ns.look(name)
+			before := ns.lookAtAll(t, name)
 			if err := l.Extend(t.Context()); !errors.Is(err, redlock.ErrLost) {
 				t.Errorf("%s: extend: %v, want ErrLost", what, err)
 			}

@@ -33,7 +33,11 @@ func New(t testing.TB, n int, o *redlock.Options) (*redlock.Locker, *Service) {
 	for i := range n {
 		s.Nodes = append(s.Nodes, memnode.New(fmt.Sprintf("node%d", i+1)))
 	}
-	return s.Open(t, o), s
+	lk := s.Open(t, o)
+	if _, err := lk.Init(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return lk, s
 }
 
 // Open returns another Locker over the same nodes. It is closed at the end of
@@ -54,7 +58,7 @@ func (s *Service) Open(t testing.TB, o *redlock.Options) *redlock.Locker {
 	b, err := quorum.New(nodes, &quorum.Config{
 		Namespace: o.Namespace, Cluster: o.Cluster, PlainKeys: o.PlainKeys, MaxTTL: o.MaxTTL,
 		Quorum: o.Quorum, NodeTimeout: o.NodeTimeout, ConnectWait: o.ConnectWait,
-		DriftRate: o.DriftRate, DriftFloor: o.DriftFloor, Logger: logger, Observer: o.Observer,
+		DriftRate: o.DriftRate, DriftFloor: o.DriftFloor, CounterOnly: o.CounterOnly, Logger: logger, Observer: o.Observer,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,20 @@ func (c *Client) Hello(ctx context.Context, h node.Hello) (node.HelloReply, erro
 	return c.node.Hello(ctx, h)
 }
 
+// Watch says how long the node's quarantine has been watched, and may end it.
+func (c *Client) Watch(ctx context.Context, w node.Watch) (node.WatchReply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Watch(ctx, w)
+}
+
+// Tokens asks for the largest number given out.
+func (c *Client) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Tokens(ctx, t)
+}
+
 // Call carries out a batch.
 func (c *Client) Call(ctx context.Context, call *node.Call) (*node.Reply, error) {
 	ctx, stop := c.whileOpen(ctx)

@@ -19,7 +19,7 @@ func Example() {
 	keys := node.Keyspace{Namespace: "redlock"}
 	conf := node.Conf{Protocol: node.ProtocolVersion, N: 1, Q: 1, MaxTTL: 30_000}
 	acquire := func(id string) node.Code {
-		hello, err := n.Hello(ctx, node.Hello{Keys: keys, Conf: conf})
+		hello, err := n.Hello(ctx, node.Hello{Keys: keys, Conf: conf, Intent: node.Declare})
 		if err != nil {
 			return node.Failed
 		}

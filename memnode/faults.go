@@ -67,6 +67,14 @@ func (n *Node) reset() {
 	n.hangUp(ErrReset)
 }
 
+// Promote makes the node a master anew that was a replica meanwhile, and came
+// back with the data it has.
+func (n *Node) Promote() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.model.Promote(n.nextRunID())
+}
+
 // Wipe deletes all data, as FLUSHALL does: the process stays the same.
 func (n *Node) Wipe() {
 	n.mu.Lock()

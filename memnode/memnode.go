@@ -73,12 +73,7 @@ func (n *Node) Name() string { return n.name }
 
 // Hello introduces the client to the node.
 func (n *Node) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
-	var reply node.HelloReply
-	err := n.send(ctx, func() { reply = n.model.Hello(h, n.now()) })
-	if err != nil {
-		return node.HelloReply{}, err
-	}
-	return reply, nil
+	return ask(ctx, n, func(now int64) node.HelloReply { return n.model.Hello(h, now) })
 }
 
 // Call carries out a batch.
@@ -86,12 +81,29 @@ func (n *Node) Call(ctx context.Context, c *node.Call) (*node.Reply, error) {
 	// The caller may be gone, and use c again, before this arrives.
 	sent := *c
 	sent.Ops = slices.Clone(c.Ops)
-	var reply node.Reply
-	err := n.send(ctx, func() { reply = n.model.Apply(&sent, n.now()) })
-	if err != nil {
-		return nil, err
+	return ask(ctx, n, func(now int64) *node.Reply {
+		reply := n.model.Apply(&sent, now)
+		return &reply
+	})
+}
+
+// Watch says how long the node's quarantine has been watched, and may end it.
+func (n *Node) Watch(ctx context.Context, w node.Watch) (node.WatchReply, error) {
+	return ask(ctx, n, func(now int64) node.WatchReply { return n.model.Watch(w, now) })
+}
+
+// Tokens asks for the largest number given out.
+func (n *Node) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error) {
+	return ask(ctx, n, func(now int64) node.TokensReply { return n.model.Tokens(t, now) })
+}
+
+// ask sends a request and waits for the reply that the model makes of it.
+func ask[T any](ctx context.Context, n *Node, reply func(now int64) T) (T, error) {
+	var r, none T
+	if err := n.send(ctx, func() { r = reply(n.now()) }); err != nil {
+		return none, err
 	}
-	return &reply, nil
+	return r, nil
 }
 
 // Close ends the calls under way. What has been sent is still carried out.

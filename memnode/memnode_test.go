@@ -29,7 +29,7 @@ const (
 func started(t *testing.T) (*Node, func(context.Context, node.Op) (node.Answer, error)) {
 	t.Helper()
 	n := New("a:6379/0")
-	h, err := n.Hello(t.Context(), node.Hello{Keys: keys, Conf: conf})
+	h, err := n.Hello(t.Context(), node.Hello{Keys: keys, Conf: conf, Intent: node.Declare})
 	if err != nil || h.Standing != node.StandingNew {
 		t.Fatal(h, err)
 	}

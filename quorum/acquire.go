@@ -77,6 +77,9 @@ type waiter struct {
 	// held tells that a quorum has named one holder, and that a quorum has
 	// answered ever since.
 	held bool
+	// quarantined says that the last attempt could have been won, had the nodes in
+	// quarantine voted.
+	quarantined error
 	// undoing are the attempts whose votes are not known to be undone.
 	undoing []*attempt
 }
@@ -194,6 +197,7 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 	v := a.verdict()
 	if stopped {
 		w.held = w.held || v.held
+		w.notice(v)
 		return nil, w.failed(v, w.reasons(ctx)...)
 	}
 	b.emit(backend.Event{Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: v.reason()})
@@ -212,6 +216,7 @@ func (w *waiter) enough(v verdict) error {
 	if v.fatal != nil {
 		return v.fatal
 	}
+	w.notice(v)
 	if v.answered {
 		w.outage = 0
 		w.held = w.held || v.held
@@ -221,7 +226,7 @@ func (w *waiter) enough(v verdict) error {
 			w.outage = now.Add(-w.roundTook)
 		}
 	}
-	if v.held {
+	if v.held || v.quarantined {
 		w.split = 0
 	} else if v.answered && w.split == 0 {
 		w.split = now.Add(-w.roundTook)
@@ -239,6 +244,14 @@ func (w *waiter) enough(v verdict) error {
 	return nil
 }
 
+// notice takes in whether quarantines were in the way.
+func (w *waiter) notice(v verdict) {
+	w.quarantined = nil
+	if v.quarantined {
+		w.quarantined = v.reason()
+	}
+}
+
 // minSplit is the least time a caller that does not wait for holders spends on
 // split votes.
 const minSplit = 100 * time.Millisecond
@@ -250,7 +263,7 @@ func (w *waiter) pause(ctx context.Context, v verdict) error {
 			Attempts: w.tries + 1, Owner: v.owner, Remaining: max(v.remaining, 0), Err: v.reason(),
 		})
 	}
-	timer := time.NewTimer(core.Backoff(w.tries, w.roundTook, v.held, v.remaining, random()))
+	timer := time.NewTimer(core.Backoff(w.tries, w.roundTook, v.held || v.quarantined, v.remaining, random()))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -270,6 +283,9 @@ func (w *waiter) reasons(ctx context.Context) []error {
 			reasons = append(reasons, backend.ErrClosed)
 		}
 		return reasons
+	}
+	if w.quarantined != nil {
+		return append(reasons, w.quarantined)
 	}
 	if w.held {
 		return append(reasons, backend.ErrHeld)
@@ -327,12 +343,15 @@ func (w *waiter) failed(v verdict, reasons ...error) error {
 // verdict is what the votes of a lost attempt say.
 type verdict struct {
 	votes []backend.Vote
-	// answered: a quorum answered, yes or no.
+	// answered: a quorum answered, yes, no, or that it is in quarantine.
 	answered bool
-	// held: a quorum named one holder; owner is its label, and remaining how
-	// long the last of its votes lasts if it does not renew.
-	held      bool
-	owner     string
+	// held: a quorum named one holder; owner is its label.
+	held  bool
+	owner string
+	// quarantined: the nodes in quarantine would have made it a quorum.
+	quarantined bool
+	// remaining is how long it takes, if nobody renews, until the last of the
+	// holder's votes is gone, or until enough nodes have left their quarantine.
 	remaining time.Duration
 	// late: the quorum was there, but too late.
 	late bool
@@ -349,6 +368,8 @@ func (v verdict) reason() error {
 		return v.fatal
 	case v.held:
 		return backend.ErrHeld
+	case v.quarantined:
+		return inTheWay(v.votes, v.remaining)
 	case v.late:
 		return fmt.Errorf("%w in time: too little of the TTL was left", backend.ErrNoQuorum)
 	}
@@ -361,13 +382,18 @@ func (a *attempt) verdict() verdict {
 	defer a.unlock()
 	quorum := a.backend.cfg.Quorum
 	v := verdict{votes: a.votes(), late: a.round.Late(), mayRemain: a.mayRemain()}
-	answered, forever := 0, 0
+	granted, answered, forever := 0, 0, 0
+	var left []time.Duration // of quarantines
 	unfit := make([]error, 0, len(v.votes))
 	holders := make(map[string][]backend.Vote)
 	for _, vote := range v.votes {
 		switch vote.Outcome {
 		case backend.OutcomeGranted:
+			granted++
 			answered++
+		case backend.OutcomeQuarantined:
+			answered++
+			left = append(left, vote.Remaining)
 		case backend.OutcomeRefused:
 			answered++
 			holders[vote.Holder] = append(holders[vote.Holder], vote)
@@ -389,6 +415,10 @@ func (a *attempt) verdict() verdict {
 			v.owner = votes[0].Owner
 			v.remaining = freeIn(votes)
 		}
+	}
+	if missing := quorum - granted; !v.held && missing > 0 && missing <= len(left) {
+		slices.Sort(left)
+		v.quarantined, v.remaining = true, left[missing-1]
 	}
 	switch room := len(v.votes) - quorum; {
 	case v.fatal != nil:

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sort"
 	"sync"
 	"time"
@@ -321,38 +320,4 @@ func countOutcome(votes []backend.Vote, o backend.Outcome) int {
 		}
 	}
 	return count
-}
-
-// Nodes implements backend.Backend.
-func (b *Backend) Nodes(ctx context.Context, init bool) []backend.NodeState {
-	ctx, cancel := context.WithTimeout(ctx, greetLimit)
-	defer cancel()
-	states := make([]backend.NodeState, len(b.peers))
-	var wg sync.WaitGroup
-	for i, p := range b.peers {
-		wg.Go(func() { states[i] = p.state(ctx, init) })
-	}
-	wg.Wait()
-	return states
-}
-
-// state asks the node who it is.
-func (p *peer) state(ctx context.Context, init bool) backend.NodeState {
-	s := backend.NodeState{Node: p.node.Name()}
-	reply, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Look: !init})
-	if err == nil {
-		s.Standing, s.RunID, s.Version = string(reply.Standing), reply.RunID, reply.Version
-		err = p.judge(reply)
-	}
-	s.Err = p.asRefusal(err)
-	switch {
-	case errors.Is(s.Err, backend.ErrMismatch):
-		s.Standing = "mismatch"
-	case errors.Is(s.Err, backend.ErrUnfit):
-		s.Standing = "unfit"
-	case s.Err != nil:
-		s.Standing = "unreachable"
-		s.Err = fmt.Errorf("%w: %w", backend.ErrNoQuorum, s.Err)
-	}
-	return s
 }

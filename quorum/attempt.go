@@ -232,6 +232,7 @@ func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 	ev := core.Event{Kind: core.Refused, Node: t.lane}
 	switch ans.Code {
 	case node.Granted:
+		a.byClock = a.byClock || ans.ByClock
 		ev = core.Event{Kind: core.Granted, Node: t.lane, Sent: t.sent, Token: ans.Token}
 	case node.NoGuard, node.Stale, node.Failed:
 		ev.Kind = core.Unsent // the node ran nothing of it
@@ -257,11 +258,14 @@ func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 	l := &a.lanes[t.lane]
 	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeFailed, Err: err}
-	switch err {
-	case nil:
+	var q *quarantinedError
+	switch {
+	case err == nil:
 		l.vote.Outcome = backend.OutcomeSilent
-	case errUnwanted:
+	case err == errUnwanted:
 		l.vote.Outcome, l.vote.Err = backend.OutcomeUnasked, nil
+	case errors.As(err, &q):
+		l.vote.Outcome, l.vote.Remaining = backend.OutcomeQuarantined, q.left
 	}
 	if t.sent != 0 {
 		l.vote.Took = at.Sub(t.sent)

@@ -53,6 +53,8 @@ type Backend struct {
 
 	// met: the first caller has waited for every node to be greeted.
 	met atomic.Bool
+	// confSeen: some node has shown our configuration.
+	confSeen atomic.Bool
 
 	mu       sync.Mutex
 	proposer core.Proposer
@@ -158,6 +160,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("redlock: close: operations still under way: %w", ctx.Err())
 	}
+	b.claimLast(ctx)
 	b.cancel()
 	for _, p := range b.peers {
 		err = errors.Join(err, p.close())

@@ -24,6 +24,7 @@ type Config struct {
 	ConnectWait time.Duration
 	DriftRate   float64
 	DriftFloor  time.Duration
+	CounterOnly bool
 	Logger      *slog.Logger
 	Observer    func(backend.Event)
 }

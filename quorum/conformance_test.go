@@ -29,6 +29,7 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				b.Init(t.Context(), backend.InitOptions{})
 				return b
 			}})
 		})

@@ -20,6 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer b.Close(ctx)
+	b.Init(ctx, backend.InitOptions{}) // the nodes are new
 
 	lease, err := b.Acquire(ctx, backend.Request{Name: "x", TTL: 10 * time.Second})
 	if err != nil {

@@ -28,10 +28,12 @@ const (
 
 // greeting is what a peer knows from introducing itself to its node.
 type greeting struct {
-	// ready: the node has taken our configuration and shows guard.
+	// ready: the node has our configuration. It votes if it shows guard.
 	ready bool
 	guard string
-	runID string
+	// quarantine is set while the node does not vote, because it may have
+	// forgotten what it granted.
+	quarantine *quarantine
 	// underWay: a greeting is running. None begins before greetAfter.
 	underWay   bool
 	greetAfter core.Instant
@@ -75,7 +77,7 @@ func (p *peer) greet() {
 	ctx, cancel := context.WithTimeout(p.backend.ctx, greetLimit)
 	defer cancel()
 	sent := p.backend.clock.Now()
-	reply, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf})
+	reply, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Nonce: newNonce()})
 	p.mu.Lock()
 	now := p.backend.clock.Now()
 	p.underWay, p.silent, p.stalled = false, false, 0
@@ -92,9 +94,13 @@ func (p *peer) greet() {
 		p.ready = false
 		p.backend.unidentify(p.index)
 		p.putOff(now, err)
-		hopeless = p.dropGuarded()
+		hopeless = p.drop(node.Kind.Guarded)
 	} else {
 		p.welcome(reply)
+		if p.quarantine != nil {
+			err = p.quarantine.err(p.backend.clock.Awake())
+			hopeless = p.drop(func(k node.Kind) bool { return !p.quarantine.serves(k) })
+		}
 	}
 	if !p.isMet {
 		p.isMet = true
@@ -136,8 +142,8 @@ func (p *peer) judge(r node.HelloReply) error {
 }
 
 func (p *peer) mismatch(guard string) error {
-	_, stored := node.SplitGuard(guard)
-	conf, err := node.ParseConf(stored)
+	shown, _ := node.ParseGuard(guard)
+	conf, err := node.ParseConf(shown.Conf)
 	if err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrMismatch, err)
 	}
@@ -146,16 +152,18 @@ func (p *peer) mismatch(guard string) error {
 
 // welcome accepts the node.
 func (p *peer) welcome(r node.HelloReply) {
-	before, _ := node.SplitGuard(r.Previous)
-	if r.Standing == node.StandingNew || (before == "" && p.runID != r.RunID) {
-		before = p.runID // we have met it before: it came back empty, or was flushed
+	shown, _ := node.ParseGuard(r.Guard)
+	if shown.Conf == node.NoConf {
+		shown.Conf = p.backend.conf.String()
+	} else {
+		p.backend.confSeen.Store(true)
 	}
-	p.ready, p.guard, p.runID = true, r.Guard, r.RunID
+	p.ready, p.guard = true, node.Guard{Life: r.Life, Conf: shown.Conf}.String()
 	p.failures, p.refusal, p.lastErr, p.greetAfter = 0, nil, nil, 0
-	if before != "" {
-		p.log(slog.LevelWarn, "redlock: node has restarted or lost its data; leases it held may be forgotten",
-			"node", p.node.Name(), "before", before, "now", r.RunID)
-		p.event(backend.EventNodeAdopted, nil)
+	if r.Standing == node.StandingQuarantined {
+		p.enterQuarantine(r)
+	} else {
+		p.leaveQuarantine(r)
 	}
 	if p.isDown {
 		p.isDown = false
@@ -206,11 +214,14 @@ func (p *peer) noteDown(err error) {
 	p.event(backend.EventNodeDown, err)
 }
 
-// dropGuarded empties the queue of what a node without standing cannot do, and
+// drop removes from the queue what the node, as it stands, will not do, and
 // returns it.
-func (p *peer) dropGuarded() []*task {
+func (p *peer) drop(hopeless func(node.Kind) bool) []*task {
 	var dropped []*task
 	p.takes.remove(func(t *task) bool {
+		if !hopeless(t.op.Kind) {
+			return false
+		}
 		t.settled = true
 		dropped = append(dropped, t)
 		return true
@@ -219,8 +230,10 @@ func (p *peer) dropGuarded() []*task {
 }
 
 // event reports something about the node once the lock is released.
-func (p *peer) event(kind backend.EventKind, err error) {
-	e := backend.Event{Kind: kind, Node: p.node.Name(), Err: err}
+func (p *peer) event(kind backend.EventKind, err error) { p.tell(backend.Event{Kind: kind, Err: err}) }
+
+func (p *peer) tell(e backend.Event) {
+	e.Node = p.node.Name()
 	p.after = append(p.after, func() { p.backend.emit(e) })
 }
 
@@ -245,10 +258,10 @@ func (p *peer) release() func() {
 // unlock releases the lock and makes the calls that waited for it.
 func (p *peer) unlock() { p.release()() }
 
-// recheck greets a node that is known, and that goes on voting meanwhile.
+// recheck greets the node. One that votes goes on voting meanwhile.
 func (p *peer) recheck() {
 	p.mu.Lock()
-	begin := p.ready && !p.underWay && !p.shut
+	begin := !p.underWay && !p.shut
 	p.underWay = p.underWay || begin
 	p.unlock()
 	if begin {

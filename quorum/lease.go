@@ -26,6 +26,7 @@ var (
 type lease struct {
 	holding core.Holding
 	token   fence.Token
+	byClock bool // the order of token rests on a node's clock
 	renewal *core.Renewal
 	// renewalBegun is when the renewal under way, or the last one, began.
 	renewalBegun core.Instant
@@ -278,6 +279,13 @@ func (a *attempt) Token() fence.Token {
 	a.mu.Lock()
 	defer a.unlock()
 	return a.token
+}
+
+// TokenByClock implements backend.Lease.
+func (a *attempt) TokenByClock() bool {
+	a.mu.Lock()
+	defer a.unlock()
+	return a.byClock
 }
 
 // Deadline implements backend.Lease.

@@ -20,6 +20,12 @@ type Node interface {
 	// in some order on one Node reach the server in that order while its
 	// connection lasts. An error is a *node.CallError.
 	Call(ctx context.Context, c *node.Call) (*node.Reply, error)
+	// Watch takes a client's part in ending a quarantine. An error is a
+	// *node.CallError.
+	Watch(ctx context.Context, w node.Watch) (node.WatchReply, error)
+	// Tokens asks for the largest number given out. An error is a
+	// *node.CallError.
+	Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error)
 	// Close gives up the connection. Calls under way fail.
 	Close() error
 }

@@ -56,6 +56,7 @@ type peer struct {
 	shut     bool // closed for good
 	kicker   *time.Timer
 	sweeper  *time.Timer
+	watcher  *time.Timer // watches a quarantine
 	clock    core.NodeClock
 	distance core.Distance
 	greeting
@@ -71,7 +72,7 @@ func (p *peer) submit(t *task) error {
 		return errClosed
 	}
 	if t.guarded() {
-		if err := p.unavailable(now, t.timeout); err != nil {
+		if err := p.unavailable(now, t); err != nil {
 			return err
 		}
 	}
@@ -86,8 +87,10 @@ func (p *peer) submit(t *task) error {
 }
 
 // unavailable returns why a guarded operation has no chance now.
-func (p *peer) unavailable(now core.Instant, timeout time.Duration) error {
+func (p *peer) unavailable(now core.Instant, t *task) error {
 	switch {
+	case p.quarantine != nil && !p.quarantine.serves(t.op.Kind):
+		return p.quarantine.err(p.backend.clock.Awake())
 	case p.refusal != nil && now < p.greetAfter:
 		return p.refusal
 	case errors.Is(p.refusal, backend.ErrMismatch):
@@ -96,7 +99,7 @@ func (p *peer) unavailable(now core.Instant, timeout time.Duration) error {
 		return p.refusal
 	case p.lastErr != nil && now < p.greetAfter:
 		return p.lastErr
-	case p.stalled != 0 && now.Sub(p.stalled) > timeout:
+	case p.stalled != 0 && now.Sub(p.stalled) > t.timeout:
 		if p.lastErr != nil {
 			return p.lastErr
 		}
@@ -201,7 +204,7 @@ func (p *peer) launch(f *flight) time.Duration {
 	shortest, longest := f.tasks[0].timeout, f.tasks[0].timeout
 	for _, t := range f.tasks {
 		t.sent = now
-		if latest := p.clock.Latest(now.Add(t.timeout)); latest != 0 && t.op.Kind.GoesStale() {
+		if latest := p.clock.Latest(now.Add(t.timeout)); latest != 0 && t.op.Kind.Votes() {
 			t.op.NotAfter = latest
 		}
 		shortest, longest = min(shortest, t.timeout), max(longest, t.timeout)
@@ -393,7 +396,7 @@ func (p *peer) sweep() {
 // will not be sent, and closes the node.
 func (p *peer) close() error {
 	p.mu.Lock()
-	for _, t := range []*time.Timer{p.kicker, p.sweeper} {
+	for _, t := range []*time.Timer{p.kicker, p.sweeper, p.watcher} {
 		if t != nil {
 			t.Stop()
 		}

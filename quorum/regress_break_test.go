@@ -50,6 +50,7 @@ func TestBreakThatDoesNotBreak(t *testing.T) {
 		}
 		b, _ := New(own, nil)
 		o, _ := New(op, nil)
+		b.Init(t.Context(), backend.InitOptions{})
 		lost := make(chan error, 1)
 		ms[3].Down(true)
 		ms[4].Down(true)

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +14,7 @@ import (
 func TestMismatchIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ms := []*memnode.Node{memnode.New("a"), memnode.New("b"), memnode.New("c")}
-		quiet := slog.New(slog.DiscardHandler)
-		foreign, _ := New([]Node{ms[2].Client()}, &Config{Logger: quiet})
-		foreign.Nodes(t.Context(), true)
-		b, err := New([]Node{ms[0].Client(), ms[1].Client(), ms[2].Client()}, &Config{Logger: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
+		foreign, b := mixed(t, ms)
 		ms[0].Delay(time.Millisecond)
 		ms[1].Delay(time.Millisecond)
 		ms[2].Delay(3 * time.Millisecond)

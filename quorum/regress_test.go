@@ -27,6 +27,7 @@ func three(t *testing.T, c *Config) (*Backend, []*memnode.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.Init(t.Context(), backend.InitOptions{})
 	return b, ms
 }
 
@@ -181,7 +182,7 @@ func TestLateBreak(t *testing.T) {
 		for _, m := range ms {
 			m.Down(true)
 		}
-		go b.Nodes(t.Context(), false)
+		go b.Nodes(t.Context())
 		err = b.Break(t.Context(), "x", true)
 		t.Log("break:", err)
 		if !errors.Is(err, backend.ErrNoQuorum) {
@@ -213,18 +214,34 @@ func TestLateBreak(t *testing.T) {
 	})
 }
 
+// mixed declares three nodes, the third of them for a backend of its own, and
+// returns that and the one of all three, which has met none yet.
+func mixed(t *testing.T, ms []*memnode.Node) (foreign, b *Backend) {
+	t.Helper()
+	open := func(ms ...*memnode.Node) *Backend {
+		var nodes []Node
+		for _, m := range ms {
+			nodes = append(nodes, m.Client())
+		}
+		b, err := New(nodes, &Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	b, foreign = open(ms...), open(ms[2])
+	b.Init(t.Context(), backend.InitOptions{})
+	ms[2].Wipe()
+	foreign.Init(t.Context(), backend.InitOptions{})
+	return foreign, b
+}
+
 // The first caller's short ctx marks everything as met.
 func TestMetByAnImpatientCaller(t *testing.T) {
 	for _, impatient := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			ms := []*memnode.Node{memnode.New("a"), memnode.New("b"), memnode.New("c")}
-			quiet := slog.New(slog.DiscardHandler)
-			foreign, _ := New([]Node{ms[2].Client()}, &Config{Logger: quiet})
-			foreign.Nodes(t.Context(), true) // c is configured otherwise
-			b, err := New([]Node{ms[0].Client(), ms[1].Client(), ms[2].Client()}, &Config{Logger: quiet})
-			if err != nil {
-				t.Fatal(err)
-			}
+			foreign, b := mixed(t, ms)
 			ms[0].Delay(2 * time.Millisecond)
 			ms[1].Delay(2 * time.Millisecond)
 			ms[2].Delay(10 * time.Millisecond)
@@ -235,7 +252,7 @@ func TestMetByAnImpatientCaller(t *testing.T) {
 				t.Log("first:", err)
 				cancel()
 			}
-			_, err = b.Acquire(t.Context(), req)
+			_, err := b.Acquire(t.Context(), req)
 			if !errors.Is(err, backend.ErrMismatch) {
 				t.Errorf("impatient first caller %v: second gets %v, want ErrMismatch", impatient, err)
 			}

@@ -35,6 +35,7 @@ func TestF33F35AStragglerBehindItsReleaseIsStale(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.Init(t.Context(), backend.InitOptions{})
 		_, err = b.Acquire(t.Context(), backend.Request{Name: "x", TTL: 30 * time.Second, NoWait: true})
 		if !errors.Is(err, backend.ErrNoQuorum) {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ func TestASuspendedMachineLosesItsLeases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			b.Init(t.Context(), backend.InitOptions{})
 			b.clock = monotime.NewAsleep(func() time.Duration { return time.Duration(asleep.Load()) })
 			lost := make(chan error, 2)
 			request := backend.Request{

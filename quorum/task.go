@@ -39,7 +39,7 @@ type sink interface {
 	fail(t *task, err error, sent bool, at core.Instant)
 }
 
-// guarded reports whether the operation needs the node's guard. The others free
+// guarded reports whether the operation needs the node's configuration. The others free
 // a name, or refuse its holder, or only read; they are kept for a while for a
 // node that is silent or down.
-func (t *task) guarded() bool { return t.op.Kind.Grants() }
+func (t *task) guarded() bool { return t.op.Kind.Guarded() }

@@ -20,6 +20,7 @@ func TestB27NoWallClockDecidesHowLongALeaseLasts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.Init(t.Context(), backend.InitOptions{})
 		off := time.Duration(0)
 		b.wall = func() time.Time { return time.Now().Add(off) }
 		var last uint64

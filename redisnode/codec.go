@@ -9,7 +9,7 @@ import (
 	"example.com/redlock/internal/node"
 )
 
-// kindLetters are the kinds as call.lua reads them: capitals need the guard.
+// kindLetters are the kinds as call.lua reads them: capitals are guarded.
 var kindLetters = [...]string{
 	node.Acquire: "A", node.Extend: "X", node.Join: "J", node.Raise: "R", node.Replace: "P",
 	node.Release: "d", node.Break: "b", node.Inspect: "i",
@@ -67,12 +67,37 @@ func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
 func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 
+// intentLetters are the intents as hello.lua reads them.
+var intentLetters = [...]string{node.Greet: "g", node.Look: "l", node.Declare: "d", node.Suspect: "s"}
+
 func encodeHello(h node.Hello) []string {
-	change := "1"
-	if h.Look {
-		change = "0"
+	return []string{
+		"", "", "3", h.Keys.Guard(), h.Keys.Quarantine(), h.Keys.Tokens(),
+		h.Conf.String(), intentLetters[h.Intent], h.Nonce, h.Suspect,
 	}
-	return []string{"", "", "1", h.Keys.Guard(), h.Conf.String(), change}
+}
+
+func encodeWatch(w node.Watch) []string {
+	need := ""
+	if w.Lift {
+		need = formatInt(w.Need)
+	}
+	return []string{
+		"", "", "3", w.Keys.Guard(), w.Keys.Quarantine(), w.Keys.Tokens(),
+		w.Guard, formatInt(w.Credit), need, w.Conf, formatUint(w.Floor), flag(w.ByClock),
+	}
+}
+
+func encodeTokens(t node.Tokens) []string {
+	return []string{"", "", "2", t.Keys.Guard(), t.Keys.Tokens(), t.Guard}
+}
+
+// flag is how the scripts write what is true or not.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return ""
 }
 
 // decodeCall reads the reply of call.lua to c. Whatever the server sent, it
@@ -106,6 +131,9 @@ func decodeAnswer(kind node.Kind, text string) (node.Answer, error) {
 		return node.Answer{}, malformed(text)
 	}
 	a := node.Answer{Code: node.Code(head[0])}
+	if head == "g" {
+		a.Code, a.ByClock = node.Granted, true
+	}
 	switch a.Code {
 	case node.Done, node.Granted:
 		numbered := kind == node.Acquire || kind == node.Replace
@@ -161,16 +189,17 @@ func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
 }
 
 func decodeHello(reply any) (node.HelloReply, error) {
-	t, err := decodeTexts(reply, 10)
+	t, err := decodeTexts(reply, 16)
 	if err != nil {
 		return node.HelloReply{}, err
 	}
 	r := node.HelloReply{
-		Standing: node.Standing(t[1]), Guard: t[2], Previous: t[3], RunID: t[4],
-		Version: t[5], Role: t[6], Mode: t[7], MaxMemoryPolicy: t[9],
+		Standing: node.Standing(t[1]), Guard: t[2], Changed: t[3] == "1", Previous: t[4],
+		Kept: t[6] == "1", ByClock: t[7] == "1", Life: t[8], RunID: t[9],
+		Version: t[10], Role: t[11], Master: t[12], Mode: t[13], MaxMemoryPolicy: t[15],
 	}
 	switch r.Standing {
-	case node.StandingOK, node.StandingNew, node.StandingAdopted, node.StandingMismatch:
+	case node.StandingOK, node.StandingNew, node.StandingQuarantined, node.StandingMismatch:
 	default:
 		return node.HelloReply{}, malformed(t[1])
 	}
@@ -180,8 +209,41 @@ func decodeHello(reply any) (node.HelloReply, error) {
 	if r.Time, err = parseInt(t[0]); err != nil {
 		return node.HelloReply{}, err
 	}
-	if r.MaxMemory, err = parseInt(t[8]); err != nil {
+	if r.Credit, err = parseInt(t[5]); err != nil {
 		return node.HelloReply{}, err
+	}
+	if r.MaxMemory, err = parseInt(t[14]); err != nil {
+		return node.HelloReply{}, err
+	}
+	return r, nil
+}
+
+func decodeWatch(reply any) (node.WatchReply, error) {
+	t, err := decodeTexts(reply, 4)
+	if err != nil {
+		return node.WatchReply{}, err
+	}
+	r := node.WatchReply{Known: t[1] == "1", Lifted: t[2] == "1"}
+	if r.Time, err = parseInt(t[0]); err != nil {
+		return node.WatchReply{}, err
+	}
+	if r.Credit, err = parseInt(t[3]); err != nil {
+		return node.WatchReply{}, err
+	}
+	return r, nil
+}
+
+func decodeTokens(reply any) (node.TokensReply, error) {
+	t, err := decodeTexts(reply, 4)
+	if err != nil {
+		return node.TokensReply{}, err
+	}
+	r := node.TokensReply{Voting: t[1] == "1", ByClock: t[3] == "1"}
+	if r.Highest, err = parseToken(t[2]); err != nil {
+		return node.TokensReply{}, err
+	}
+	if r.Time, err = parseInt(t[0]); err != nil {
+		return node.TokensReply{}, err
 	}
 	return r, nil
 }

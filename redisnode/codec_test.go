@@ -3,6 +3,7 @@ package redisnode
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,16 +105,18 @@ func TestDecodeCall(t *testing.T) {
 
 func TestDecodeHello(t *testing.T) {
 	reply := func() []any {
-		return []any{"5", "adopted", "r2|c", "r1|c", "r2", "7.0.15", "master", "standalone", "1024", "noeviction"}
+		return []any{"5", "quarantined", "quarantine:r2:n|c", "1", "r1|c", "7", "1", "1", "r2.e", "r2", "7.0.15", "slave", "h:1",
+			"standalone", "1024", "noeviction"}
 	}
 	want := node.HelloReply{
-		Time: 5, Standing: node.StandingAdopted, Guard: "r2|c", Previous: "r1|c", RunID: "r2",
-		Version: "7.0.15", Role: "master", Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction",
+		Time: 5, Standing: node.StandingQuarantined, Guard: "quarantine:r2:n|c", Changed: true, Previous: "r1|c", Credit: 7,
+		Kept: true, ByClock: true, Life: "r2.e", RunID: "r2", Version: "7.0.15", Role: "slave", Master: "h:1",
+		Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction",
 	}
 	if got, err := decodeHello(reply()); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for i, bad := range map[int]any{0: "x", 1: "OK", 4: "", 8: "", 9: nil} {
+	for i, bad := range map[int]any{0: "x", 1: "OK", 5: "", 9: "", 14: "", 15: nil} {
 		r := reply()
 		r[i] = bad
 		if got, err := decodeHello(r); err == nil {
@@ -136,23 +139,25 @@ func FuzzDecode(f *testing.F) {
 		if a.Code.String() == "unknown" || a.Remaining < -1 || a.Token >= node.MaxExact {
 			t.Errorf("%q is read as %+v", text, a)
 		}
-		decodeHello([]any{text, text, text, text, text, text, text, text, text, text})
+		decodeHello(slices.Repeat([]any{text}, 16))
+		decodeWatch(slices.Repeat([]any{text}, 4))
+		decodeTokens(slices.Repeat([]any{text}, 4))
 	})
 }
 
 // The scripts say in their heads what they take and answer; the encoder is
 // held to it here.
 func TestScriptsStateTheirContract(t *testing.T) {
-	for name, source := range map[string]string{"call": callSource, "hello": helloSource} {
-		head, _, _ := strings.Cut(source, "\nlocal ")
+	for _, name := range []string{"call", "hello", "watch", "tokens"} {
+		head, _, _ := strings.Cut(read(name), "\nlocal ")
 		for _, part := range []string{"-- KEYS ", "-- ARGV ", "-- REPLY "} {
 			if !strings.Contains(head, part) {
 				t.Errorf("%s.lua does not begin with a contract: no %q", name, part)
 			}
 		}
 	}
-	head, _, _ := strings.Cut(callSource, "\nlocal ")
-	if n := strings.Count(head, "\n--          ") - 4; n != fieldsPerOp { // less one of ARGV, three of REPLY
+	head, _, _ := strings.Cut(read("call"), "\nlocal ")
+	if n := strings.Count(head, "\n--          ") - 6; n != fieldsPerOp { // less two of ARGV, four of REPLY
 		t.Errorf("call.lua documents %d fields, the encoder sends %d", n, fieldsPerOp)
 	}
 }

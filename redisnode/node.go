@@ -38,6 +38,8 @@ type Node struct {
 	conn     Conn
 	call     script
 	hello    script
+	watch    script
+	tokens   script
 	evalOnly atomic.Bool
 }
 
@@ -71,7 +73,9 @@ func Open(rawURL string, o *Options) (*Node, error) {
 // without credentials. The Node closes conn.
 func New(conn Conn, name string) *Node {
 	n := &Node{name: name, conn: conn}
-	n.call.source, n.hello.source = callSource, helloSource
+	for name, s := range map[string]*script{"call": &n.call, "hello": &n.hello, "watch": &n.watch, "tokens": &n.tokens} {
+		s.source = source(name)
+	}
 	return n
 }
 
@@ -80,26 +84,34 @@ func (n *Node) Name() string { return n.name }
 
 // Hello introduces the client to the node.
 func (n *Node) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
-	reply, err := n.run(ctx, &n.hello, encodeHello(h))
-	if err != nil {
-		return node.HelloReply{}, callError(err)
-	}
-	r, err := decodeHello(reply)
-	if err != nil {
-		return node.HelloReply{}, &node.CallError{Sent: true, Err: err}
-	}
-	return r, nil
+	return ask(ctx, n, &n.hello, encodeHello(h), decodeHello)
 }
 
 // Call carries out a batch.
 func (n *Node) Call(ctx context.Context, c *node.Call) (*node.Reply, error) {
-	reply, err := n.run(ctx, &n.call, encodeCall(c))
+	return ask(ctx, n, &n.call, encodeCall(c), func(reply any) (*node.Reply, error) { return decodeCall(c, reply) })
+}
+
+// Watch says how long the node's quarantine has been watched, and may end it.
+func (n *Node) Watch(ctx context.Context, w node.Watch) (node.WatchReply, error) {
+	return ask(ctx, n, &n.watch, encodeWatch(w), decodeWatch)
+}
+
+// Tokens asks for the largest number given out.
+func (n *Node) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error) {
+	return ask(ctx, n, &n.tokens, encodeTokens(t), decodeTokens)
+}
+
+// ask runs a script and reads its reply. An error is a *node.CallError.
+func ask[T any](ctx context.Context, n *Node, s *script, args []string, decode func(any) (T, error)) (T, error) {
+	var none T
+	reply, err := n.run(ctx, s, args)
 	if err != nil {
-		return nil, callError(err)
+		return none, callError(err)
 	}
-	r, err := decodeCall(c, reply)
+	r, err := decode(reply)
 	if err != nil {
-		return nil, &node.CallError{Sent: true, Err: err}
+		return none, &node.CallError{Sent: true, Err: err}
 	}
 	return r, nil
 }

@@ -194,16 +194,20 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 	space := node.Keyspace{Namespace: "app"}
 	n.Call(t.Context(), &node.Call{Keys: space, Ops: []node.Op{{Kind: node.Acquire, Name: "a}{b"}, {Kind: node.Inspect, Name: ""}}})
 	n.Hello(t.Context(), node.Hello{Keys: space})
+	n.Watch(t.Context(), node.Watch{Keys: space})
+	n.Tokens(t.Context(), node.Tokens{Keys: space})
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "app:") {
 			t.Errorf("key %q is outside the namespace", key)
 		}
 	}
-	if len(keys) != 5 {
+	if len(keys) != 12 {
 		t.Errorf("keys %q", keys)
 	}
-	if strings.Contains(callSource+helloSource, "redlock:") {
-		t.Error("a script builds keys of its own")
+	for _, name := range []string{"common", "call", "hello", "watch", "tokens"} {
+		if strings.Contains(read(name), "redlock:") {
+			t.Errorf("%s.lua builds keys of its own", name)
+		}
 	}
 }
 

@@ -2,16 +2,26 @@ package redisnode
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"sync/atomic"
 )
 
-//go:embed scripts/call.lua
-var callSource string
+//go:embed scripts/*.lua
+var scripts embed.FS
 
-//go:embed scripts/hello.lua
-var helloSource string
+// source returns a script, with what all scripts have in common before it.
+func source(name string) string {
+	return read("common") + read(name)
+}
+
+func read(name string) string {
+	text, err := scripts.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is part of this package
+	}
+	return string(text)
+}
 
 // script is a Lua script and the name by which this server knows it.
 type script struct {

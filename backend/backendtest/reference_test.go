@@ -229,7 +229,11 @@ func (c *client) Break(_ context.Context, name string, now bool) error {
 	return nil
 }
 
-func (c *client) Nodes(context.Context, bool) []backend.NodeState {
+func (c *client) Init(ctx context.Context, _ backend.InitOptions) []backend.NodeState {
+	return c.Nodes(ctx)
+}
+
+func (c *client) Nodes(context.Context) []backend.NodeState {
 	return []backend.NodeState{{Node: "reference", Standing: "ok"}}
 }
 
@@ -271,6 +275,8 @@ func (l *lease) validity() time.Time {
 }
 
 func (l *lease) Token() fence.Token { return l.record.token }
+
+func (l *lease) TokenByClock() bool { return false }
 
 func (l *lease) Deadline() time.Time {
 	l.client.service.mu.Lock()

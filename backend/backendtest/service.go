@@ -240,8 +240,7 @@ func inspect(f *fixture) {
 func nodes(f *fixture) {
 	a, b := f.client(), f.client()
 	h := f.must(a, f.request(f.lasting()))
-	for _, init := range []bool{false, true} {
-		states := b.Nodes(f.Context(), init)
+	for _, states := range [][]backend.NodeState{b.Nodes(f.Context()), b.Init(f.Context(), backend.InitOptions{})} {
 		seen := make(map[string]bool)
 		voting := 0
 		for _, s := range states {

@@ -14,6 +14,7 @@ import (
 // TestArguments: flags end at NAME, the -- is optional, nothing after it is
 // ours.
 func TestArguments(t *testing.T) {
+	run(t, "init", "--namespace", "run") // which one of them uses
 	for _, c := range []struct {
 		args []string
 		code int

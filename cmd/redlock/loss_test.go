@@ -37,6 +37,9 @@ func newPartition(t *testing.T) *partition {
 		p.direct = append(p.direct, s.URL())
 		p.proxies = append(p.proxies, proxy)
 	}
+	if r := run(t, p.rival("init")...); r.code != 0 {
+		t.Fatal(r)
+	}
 	return p
 }
 

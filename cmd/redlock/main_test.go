@@ -66,6 +66,10 @@ func testMain(m *testing.M) int {
 		defer s.Stop()
 		nodes = append(nodes, s.URL())
 	}
+	if out, err := exec.Command(binary, "init", "--nodes", strings.Join(nodes, ",")).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "init: %v\n%s", err, out)
+		return 1
+	}
 	code := m.Run()
 	if code == 0 {
 		// The servers are still up: their keepers are no leak.

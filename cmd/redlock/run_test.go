@@ -261,6 +261,9 @@ func TestEverydayErrorsAreOneLine(t *testing.T) {
 // What is wrong with some nodes is said although others made a quorum.
 func TestNodesThatAreDownAreReported(t *testing.T) {
 	urls := append(ownServers(t, 2), "redis://127.0.0.1:1")
+	if r := run(t, "init", "--nodes", strings.Join(urls, ",")); r.code != 69 || strings.Count(r.stdout, " declared\n") != 2 {
+		t.Fatal(r)
+	}
 	r := run(t, "run", "--nodes", strings.Join(urls, ","), "n", "true")
 	r.want(t, 0, "")
 	if !strings.Contains(r.stderr, "node does not answer (node=127.0.0.1:1/0") {

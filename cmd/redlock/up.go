@@ -117,7 +117,7 @@ func (a *app) declare(ctx context.Context, c config) error {
 		return err
 	}
 	defer a.close(lk)
-	if _, err := lk.Init(ctx); err != nil {
+	if _, err := lk.Init(ctx, nil); err != nil {
 		return err
 	}
 	a.reports.pass()
@@ -184,7 +184,7 @@ func (a *app) demoLocker(ctx context.Context, c config) (*redlock.Locker, func()
 	c.Nodes = nodes.urls
 	lk, err := a.open(ctx, c)
 	if err == nil {
-		if _, err = lk.Init(ctx); err != nil {
+		if _, err = lk.Init(ctx, nil); err != nil {
 			a.close(lk)
 		}
 	}

@@ -160,7 +160,11 @@ func hold() error {
 }
 
 func openLocker(ctx context.Context, nodes []string) (*redlock.Locker, error) {
-	return redlock.Open(ctx, nodes, &redlock.Options{NodeTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	lk, err := redlock.Open(ctx, nodes, &redlock.Options{NodeTimeout: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		_, err = lk.Init(ctx, nil) // they are new, at first
+	}
+	return lk, err
 }
 
 // TestB26StoppedProcess: a holder's process is stopped for three TTLs. Another

@@ -44,6 +44,9 @@ func Example_pausedHolder() {
 	}
 	ctx := context.Background()
 	defer lk.Close(ctx)
+	if _, err := lk.Init(ctx, nil); err != nil { // the nodes are new
+		log.Fatal(err)
+	}
 
 	run := func() error {
 		// docs begin

@@ -53,10 +53,16 @@ func TestB48EachExtensionCountsFromItsOwnSend(t *testing.T) {
 	const ttl = 10 * time.Second
 	h := NewHolding(1, 1, ttl, drift)
 	h.Ack(1, 0, 1, ttl)
+	sent := Instant(1)
 	for i := range 100 {
-		sent := Instant(1).Add(time.Duration(i+1) * 3 * time.Second)
+		// Some are late and some early, so that a count on from the last end,
+		// by whatever interval, strays.
+		sent = sent.Add(2900 * time.Millisecond)
+		if i < 50 {
+			sent = sent.Add(300 * time.Millisecond)
+		}
 		h.Ack(sent.Add(time.Millisecond), 0, sent, ttl)
-		if left := h.Until().Sub(sent); left < ttl*95/100 {
+		if left := h.Until().Sub(sent); left < ttl*95/100 || left >= ttl {
 			t.Fatalf("validity after extension %d is %v", i+1, left)
 		}
 	}
@@ -116,10 +122,11 @@ func TestB71PausesAreSpread(t *testing.T) {
 // TestB72BackoffHasNoState: the strategy is a function, so no call can use up
 // the tries of another.
 func TestB72BackoffHasNoState(t *testing.T) {
+	const rnd = 0x9E3779B97F4A7C15 // large, so that the pause depends on the limit
 	for try := range 10 {
-		first := Backoff(try, time.Millisecond, false, 0, 42)
+		first := Backoff(try, time.Millisecond, false, 0, rnd)
 		Backoff(9, time.Second, true, time.Second, 7)
-		if again := Backoff(try, time.Millisecond, false, 0, 42); again != first {
+		if again := Backoff(try, time.Millisecond, false, 0, rnd); again != first {
 			t.Errorf("try %d: %v, then %v", try, first, again)
 		}
 	}
@@ -136,7 +143,9 @@ func TestB73BackoffGrowsToItsCap(t *testing.T) {
 		{0, false, 0, time.Millisecond},
 		{3, false, 0, 8 * time.Millisecond},
 		{7, false, 0, 128 * time.Millisecond},
+		{10, false, 0, 128 * time.Millisecond},
 		{60, false, 0, 128 * time.Millisecond},
+		{12, true, time.Hour, 512 * time.Millisecond},
 		{60, true, time.Hour, 512 * time.Millisecond},
 		{60, true, 100 * time.Millisecond, 101 * time.Millisecond},
 	} {

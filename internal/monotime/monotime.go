@@ -31,6 +31,10 @@ func NewAsleep(asleep func() time.Duration) *Clock {
 	return &Clock{base: time.Now(), asleep: asleep, asleepAt0: asleep()}
 }
 
+// Awake returns the time on the clock without what the machine spent suspended,
+// which on some systems only the wall clock tells.
+func (c *Clock) Awake() core.Instant { return core.Instant(time.Since(c.base)) + 1 }
+
 // Now returns the time on the clock. It is never zero. It knows of time asleep
 // only what Check has seen.
 func (c *Clock) Now() core.Instant {

@@ -72,14 +72,68 @@ func (c Conf) Diff(other Conf) []string {
 	return diff
 }
 
-// Guard returns the string a node shows when the process runID has taken the
-// configuration c.
-func (c Conf) Guard(runID string) string { return runID + "|" + c.String() }
+// Guard returns what a node shows that votes under c.
+func (c Conf) Guard(life string) string { return Guard{Life: life, Conf: c.String()}.String() }
 
-// SplitGuard returns the two parts of a guard.
-func SplitGuard(guard string) (runID, conf string) {
-	runID, conf, _ = strings.Cut(guard, "|")
-	return runID, conf
+// Accepts reports whether a client with configuration c may use a node that
+// shows stored. The epoch is the node's to say; a protocol one older is spoken,
+// too, so that clients can be upgraded one by one.
+func (c Conf) Accepts(stored string) bool {
+	theirs, ours := strings.SplitN(stored, "|", 3), strings.SplitN(c.String(), "|", 3)
+	if len(theirs) != 3 || theirs[2] != ours[2] || !isDigits(theirs[0]) || !isDigits(theirs[1]) {
+		return false
+	}
+	protocol, err := strconv.Atoi(theirs[1])
+	return theirs[1] == ours[1] || err == nil && protocol == c.Protocol-1
+}
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// Guard is what a node shows, taken apart: whose data it is, whether that is in
+// quarantine, and the configuration.
+type Guard struct {
+	// Life names the process that the data belongs to, and which of its terms
+	// as a master.
+	Life string
+	// Nonce names the quarantine, empty if there is none.
+	Nonce string
+	// Conf is the configuration as it is stored, NoConf if a quarantined node
+	// has none.
+	Conf string
+}
+
+// NoConf stands for the configuration of a node that had none to keep.
+const NoConf = "-"
+
+const quarantinePrefix = "quarantine:"
+
+// String returns the form that is stored on nodes and compared byte by byte.
+func (g Guard) String() string {
+	if g.Nonce != "" {
+		return quarantinePrefix + g.Life + ":" + g.Nonce + "|" + g.Conf
+	}
+	return g.Life + "|" + g.Conf
+}
+
+// ParseGuard reads what String wrote.
+func ParseGuard(s string) (Guard, bool) {
+	head, conf, ok := strings.Cut(s, "|")
+	g := Guard{Life: head, Conf: conf}
+	if rest, quarantined := strings.CutPrefix(head, quarantinePrefix); quarantined {
+		g.Life, g.Nonce, _ = strings.Cut(rest, ":")
+		ok = ok && g.Nonce != ""
+	}
+	return g, ok && g.Life != "" && !strings.Contains(g.Life+g.Nonce, ":")
+}
+
+// Life is the identity of a server process in one of its terms as a master.
+// replID2 is master_replid2: all zeros, until a replica is promoted, whose data
+// may then be older than what the process had granted before.
+func Life(runID, replID2 string) string {
+	if strings.Trim(replID2, "0") == "" {
+		return runID
+	}
+	return runID + "." + replID2[:min(len(replID2), 12)]
 }
 
 // MembersHash identifies a set of node addresses, whatever their order.
@@ -106,6 +160,9 @@ type Keyspace struct {
 // Guard is the key of the node's guard.
 func (k Keyspace) Guard() string { return k.Namespace + ":node" }
 
+// Quarantine is the key of the hash that has the credit of a quarantine.
+func (k Keyspace) Quarantine() string { return k.Namespace + ":quarantine" }
+
 // Tokens is the key of the hash of token counters.
 func (k Keyspace) Tokens() string { return k.Namespace + ":tokens" }
 
@@ -124,6 +181,9 @@ const Shards = 4096
 // FloorField is the field of the tokens hash below which no number is given
 // out in any shard.
 const FloorField = "floor"
+
+// ClockField is set in the tokens hash where the floor rests on the clock.
+const ClockField = "clock"
 
 // Shard is the token counter that name counts in.
 func Shard(name string) int {

@@ -1,13 +1,34 @@
 package node
 
+// Intent says what a Hello may change on the node.
+type Intent uint8
+
+// The intents.
+const (
+	// Greet begins a quarantine where the node may have forgotten something.
+	Greet Intent = iota
+	// Look only compares: the node stays as it is, and the reply says what a
+	// Greet would find.
+	Look
+	// Declare makes a blank node, or one whose quarantine knows no
+	// configuration, vote at once: an operator says that it is new.
+	Declare
+	// Suspect begins a quarantine where the node still shows Hello.Suspect: its
+	// data went back in time under it.
+	Suspect
+)
+
 // Hello introduces a client to a node: the node compares the configuration
 // with its own and says who it is.
 type Hello struct {
-	Keys Keyspace
-	Conf Conf
-	// Look only compares: the node stays as it is, and a Standing that would
-	// have changed it says what a real Hello would find.
-	Look bool
+	Keys   Keyspace
+	Conf   Conf
+	Intent Intent
+	// Nonce names a quarantine that begins now: a fresh random text of
+	// hexadecimal digits.
+	Nonce string
+	// Suspect is the guard that is no longer to be trusted.
+	Suspect string
 }
 
 // Standing is how a node took a Hello.
@@ -15,13 +36,13 @@ type Standing string
 
 // The standings. The words are those that the script sends.
 const (
-	// StandingOK: the node already had this configuration.
+	// StandingOK: the node votes under this configuration.
 	StandingOK Standing = "ok"
-	// StandingNew: the node was blank and has taken the configuration.
+	// StandingNew: the node is blank (Look), or was and now votes (Declare).
 	StandingNew Standing = "new"
-	// StandingAdopted: the node had this configuration from another process,
-	// which it says it succeeds: it restarted, or its data came from elsewhere.
-	StandingAdopted Standing = "adopted"
+	// StandingQuarantined: the node may have forgotten leases, and does not vote
+	// until every one of them is over.
+	StandingQuarantined Standing = "quarantined"
 	// StandingMismatch: the node has another configuration and keeps it.
 	StandingMismatch Standing = "mismatch"
 )
@@ -31,16 +52,31 @@ type HelloReply struct {
 	// Time is the node's clock in microseconds since 1970.
 	Time     int64
 	Standing Standing
-	// Guard is what the node shows now.
+	// Guard is what the node shows now; empty if nothing.
 	Guard string
-	// Previous is what it showed before (StandingAdopted).
+	// Changed tells that this hello changed it, or would have (Look). Previous is
+	// what it showed before, empty for nothing.
+	Changed  bool
 	Previous string
+	// Credit (StandingQuarantined) is how many milliseconds clients have watched
+	// the quarantine.
+	Credit int64
+	// Kept (StandingQuarantined) tells that the node still has its counters: it
+	// was reconfigured and has forgotten nothing.
+	Kept bool
+	// ByClock tells that the node's counters began, after a loss, at its clock.
+	ByClock bool
+	// Life is the identity that guards name: the process, and which of its terms
+	// as a master.
+	Life string
 	// RunID is the random id of the server process.
 	RunID string
 	// Version of the server, "7.0.15".
 	Version string
-	// Role is "master" or "slave", as INFO says it.
-	Role string
+	// Role is "master" or "slave", as INFO says it, Master the address of a
+	// replica's master.
+	Role   string
+	Master string
 	// Mode is "standalone", "cluster" or "sentinel".
 	Mode string
 	// MaxMemory in bytes, 0 for none, and the eviction policy.

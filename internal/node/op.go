@@ -22,13 +22,13 @@ const (
 	// Acquire takes the lease for ID if nobody has it. Needs the guard.
 	Acquire Kind = 1 + iota
 	// Extend raises the remaining time of a lease that ID owns. Never creates,
-	// never shortens. Needs the guard.
+	// never shortens. Needs the configuration.
 	Extend
 	// Join stores a lease that ID already holds on a quorum of other nodes,
 	// under the token Token. Needs the guard.
 	Join
 	// Raise lifts the counter to Token if ID owns the lease with stored number
-	// Stored. Needs the guard.
+	// Stored. Needs the configuration.
 	Raise
 	// Replace hands a lease that ID owns to NewID, with a new number. Needs
 	// the guard.
@@ -43,15 +43,14 @@ const (
 	Inspect
 )
 
-// Grants reports whether k can give or prolong a lease, and therefore needs
-// the exact guard of the node.
-func (k Kind) Grants() bool {
-	return k == Acquire || k == Extend || k == Join || k == Raise || k == Replace
-}
+// Guarded reports whether k can give or prolong a lease, and is therefore refused
+// by a node that has another configuration than the caller.
+func (k Kind) Guarded() bool { return k.Votes() || k == Extend || k == Raise }
 
-// GoesStale reports whether k may come too late: it stores a lease that its
-// caller may have given up and undone.
-func (k Kind) GoesStale() bool { return k == Acquire || k == Join || k == Replace }
+// Votes reports whether k stores a lease. A node in quarantine does not do that,
+// nor does one that k reaches too late: its caller may have given the lease up,
+// and undone it.
+func (k Kind) Votes() bool { return k == Acquire || k == Join || k == Replace }
 
 // Counts reports whether k moves the token counter of its shard.
 func (k Kind) Counts() bool {
@@ -91,7 +90,8 @@ type Op struct {
 type Call struct {
 	// Keys says where the locks live on the node.
 	Keys Keyspace
-	// Guard is the string the node must show before it grants anything.
+	// Guard is the string the node must show before it grants anything. A
+	// quarantine with the same configuration will do for Extend and Raise.
 	Guard string
 	// MaxTTL in milliseconds: a lease of ours with more than this and
 	// ClockSlack left is cut to it, because the node's clock went back.
@@ -125,7 +125,8 @@ const (
 	Absent Code = 'A'
 	// Stale: the operation came after NotAfter.
 	Stale Code = 'S'
-	// NoGuard: the node does not show the guard that the call expects.
+	// NoGuard: the node does not show the guard that the call expects, or not as
+	// the process that it names.
 	NoGuard Code = 'N'
 	// Failed: the node could not carry it out; Answer.Err says why.
 	Failed Code = 'E'
@@ -165,6 +166,9 @@ type Answer struct {
 	// node has given out in the shard (Held, Broken, Foreign to an operation
 	// that Counts), or the stored number (Held, Broken to any other).
 	Token uint64
+	// ByClock (Granted) tells that the counter that Token comes from began, after
+	// a loss, at the node's clock.
+	ByClock bool
 	// Remaining is the holder's remaining time in milliseconds (Held, Broken,
 	// Foreign); -1 if the key never expires.
 	Remaining int64
@@ -184,7 +188,7 @@ type Reply struct {
 	// Time is the node's clock in microseconds since 1970, read once.
 	Time int64
 	// Guard is what the node shows; empty if nothing is stored. It is read
-	// only by calls with an operation that grants.
+	// only by calls with a guarded operation.
 	Guard string
 	// Answers has one entry per operation, in order.
 	Answers []Answer

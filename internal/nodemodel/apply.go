@@ -15,16 +15,18 @@ func (n *Node) Apply(c *node.Call, now int64) node.Reply {
 	r := run{node: n, call: c, now: now, high: map[string]uint64{}, given: make([]uint64, len(c.Ops))}
 	reply := node.Reply{Time: now, Answers: make([]node.Answer, len(c.Ops))}
 	for _, op := range c.Ops {
-		if op.Kind.Grants() {
+		if op.Kind.Guarded() {
 			guard, _ := n.get(c.Keys.Guard(), now)
 			reply.Guard = guard.Text
 			break
 		}
 	}
-	r.trusted = reply.Guard == c.Guard && n.runID != "" && strings.HasPrefix(reply.Guard, n.runID+"|")
+	r.votes = reply.Guard == c.Guard && n.votes(reply.Guard)
+	r.prolongs = r.votes || n.prolongs(reply.Guard, c.Guard)
+	_, r.byClock = n.Field(c.Keys.Tokens(), node.ClockField)
 	// All counters go up before any lease is written: see call.lua.
 	for i, op := range c.Ops {
-		if op.Kind.Grants() {
+		if op.Kind.Guarded() {
 			reply.Answers[i] = r.admit(i, op)
 		}
 	}
@@ -38,12 +40,29 @@ func (n *Node) Apply(c *node.Call, now int64) node.Reply {
 
 // run is one call under way.
 type run struct {
-	node    *Node
-	call    *node.Call
-	now     int64
-	trusted bool
-	high    map[string]uint64 // by shard: the highest number given out
-	given   []uint64          // by operation: its number
+	node *Node
+	call *node.Call
+	now  int64
+	// votes: leases may be given; prolongs: they may be kept up.
+	votes, prolongs bool
+	byClock         bool
+	high            map[string]uint64 // by shard: the highest number given out
+	given           []uint64          // by operation: its number
+}
+
+// votes reports whether the node, showing guard, may give leases: whether that
+// names this process, in its present term as a master.
+func (n *Node) votes(guard string) bool {
+	g, ok := node.ParseGuard(guard)
+	return ok && g.Nonce == "" && g.Life == n.Life()
+}
+
+// prolongs reports whether the node is in a quarantine of the configuration that
+// the caller wants: what it still has may be extended.
+func (n *Node) prolongs(shown, wanted string) bool {
+	g, ok := node.ParseGuard(shown)
+	want, wok := node.ParseGuard(wanted)
+	return ok && wok && g.Nonce != "" && g.Life == n.Life() && g.Conf == want.Conf && want.Nonce == ""
 }
 
 // admit answers an operation that may not be carried out, and raises the
@@ -57,11 +76,11 @@ func (r *run) admit(i int, op node.Op) node.Answer {
 		number = op.Token
 	}
 	switch {
-	case !r.trusted:
+	case !r.prolongs, op.Kind.Votes() && !r.votes:
 		return node.Answer{Code: node.NoGuard}
-	case amount == 0 || !exact(amount) || !exact(number) || op.Kind.GoesStale() && !exact(uint64(op.NotAfter)):
+	case amount == 0 || !exact(amount) || !exact(number) || op.Kind.Votes() && !exact(uint64(op.NotAfter)):
 		return failed("bad number")
-	case op.Kind.GoesStale() && op.NotAfter > 0 && r.now > op.NotAfter:
+	case op.Kind.Votes() && op.NotAfter > 0 && r.now > op.NotAfter:
 		return node.Answer{Code: node.Stale}
 	case !op.Kind.Counts():
 		return node.Answer{}
@@ -160,7 +179,7 @@ func (r *run) store(key, id string, i int, ttl int64) node.Answer {
 		text += " " + op.Owner
 	}
 	r.node.Set(key, Value{Text: text, Expires: r.now/1000 + ttl})
-	return granted(op, r.given[i])
+	return r.granted(op, r.given[i])
 }
 
 // prolong raises the remaining time of a lease that the caller owns. It never
@@ -170,7 +189,7 @@ func (r *run) prolong(key string, value Value, l lease, op node.Op) node.Answer 
 		value.Expires = end
 		r.node.Set(key, value)
 	}
-	return granted(op, l.number)
+	return r.granted(op, l.number)
 }
 
 func (r *run) breakLease(key string, value Value, l lease, now bool) node.Answer {
@@ -199,7 +218,7 @@ func (r *run) refuse(key string, value Value, op node.Op) node.Answer {
 	case l.broken:
 		a.Code = node.Broken
 	}
-	if bounded := r.bounded(value); op.Kind.Grants() && bounded != a.Remaining {
+	if bounded := r.bounded(value); op.Kind.Guarded() && bounded != a.Remaining {
 		a.Remaining = bounded
 		value.Expires = r.now/1000 + bounded
 		r.node.Set(key, value)
@@ -217,9 +236,9 @@ func (r *run) bounded(value Value) int64 {
 	return left
 }
 
-func granted(op node.Op, number uint64) node.Answer {
+func (r *run) granted(op node.Op, number uint64) node.Answer {
 	if op.Kind == node.Acquire || op.Kind == node.Replace {
-		return node.Answer{Code: node.Granted, Token: number}
+		return node.Answer{Code: node.Granted, Token: number, ByClock: r.byClock}
 	}
 	return node.Answer{Code: node.Done}
 }

@@ -1,30 +1,133 @@
 package nodemodel
 
-import "example.com/redlock/internal/node"
+import (
+	"strconv"
+
+	"example.com/redlock/internal/node"
+)
 
 // Hello introduces a client at now, the node's clock in microseconds since
 // 1970.
 func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
-	key, own := h.Keys.Guard(), h.Conf.Guard(n.runID)
+	key, life := h.Keys.Guard(), n.Life()
+	shown, ok := n.get(key, now)
 	reply := node.HelloReply{
-		Time: now, Standing: node.StandingOK, Guard: own, RunID: n.runID,
+		Time: now, Guard: shown.Text, Life: life, RunID: n.runID,
 		Version: "7.0.0", Role: "master", Mode: "standalone", MaxMemoryPolicy: "noeviction",
 	}
-	shown, ok := n.get(key, now)
-	if shown.Text == own {
-		return reply
-	}
-	switch _, conf := node.SplitGuard(shown.Text); {
-	case !ok:
+	_, reply.ByClock = n.Field(h.Keys.Tokens(), node.ClockField)
+	guard, known := node.ParseGuard(shown.Text)
+	next := guard
+	switch {
+	case !ok && h.Intent == node.Look:
 		reply.Standing = node.StandingNew
-	case conf == h.Conf.String():
-		reply.Standing, reply.Previous = node.StandingAdopted, shown.Text
+		return reply
+	case ok && !known:
+		reply.Standing = node.StandingMismatch
+		return reply
+	case h.Intent == node.Declare && (!ok || guard.Conf == node.NoConf):
+		next = node.Guard{Life: life, Conf: h.Conf.String()}
+	case !ok:
+		next = node.Guard{Life: life, Nonce: h.Nonce, Conf: node.NoConf}
+	case guard.Life != life, h.Intent == node.Suspect && shown.Text == h.Suspect:
+		next.Life, next.Nonce = life, h.Nonce
+	}
+	if next != guard {
+		reply.Changed, reply.Previous, reply.Guard = true, shown.Text, next.String()
+	}
+	switch {
+	case next.Conf != node.NoConf && !h.Conf.Accepts(next.Conf):
+		reply.Standing = node.StandingMismatch
+	case next.Nonce != "":
+		reply.Standing = node.StandingQuarantined
+	case reply.Changed:
+		reply.Standing = node.StandingNew
 	default:
-		reply.Standing, reply.Guard = node.StandingMismatch, shown.Text
+		reply.Standing = node.StandingOK
+	}
+	if reply.Changed && h.Intent != node.Look {
+		n.Set(key, Value{Text: reply.Guard})
+		n.Delete(h.Keys.Quarantine())
+		if next.Nonce != "" {
+			n.setCredit(h.Keys, next.Nonce, 0)
+		}
+	}
+	if reply.Standing == node.StandingQuarantined {
+		reply.Credit = n.credit(h.Keys, next.Nonce)
+		reply.Kept = n.kept(h.Keys) && !reply.Changed
+	}
+	return reply
+}
+
+// Watch takes in how long a client has watched a quarantine, and lifts it if the
+// client wants that and it has lasted long enough.
+func (n *Node) Watch(w node.Watch, now int64) node.WatchReply {
+	reply := node.WatchReply{Time: now}
+	shown, _ := n.get(w.Keys.Guard(), now)
+	guard, ok := node.ParseGuard(shown.Text)
+	if !ok || shown.Text != w.Guard || guard.Nonce == "" || guard.Life != n.Life() {
 		return reply
 	}
-	if !h.Look {
-		n.Set(key, Value{Text: own})
+	reply.Known, reply.Credit = true, n.credit(w.Keys, guard.Nonce)
+	if w.Credit > reply.Credit {
+		reply.Credit = w.Credit
+		n.setCredit(w.Keys, guard.Nonce, w.Credit)
 	}
+	if w.Lift && reply.Credit >= w.Need {
+		n.lift(w, guard)
+		reply.Lifted = true
+	}
+	return reply
+}
+
+// lift ends a quarantine. The counters are begun anew above the floor: what is
+// left of them may be old.
+func (n *Node) lift(w node.Watch, guard node.Guard) {
+	tokens := w.Keys.Tokens()
+	if !n.kept(w.Keys) {
+		n.Delete(tokens)
+		n.SetField(tokens, node.FloorField, format(w.Floor))
+		if w.ByClock {
+			n.SetField(tokens, node.ClockField, "1")
+		}
+	}
+	n.Delete(w.Keys.Quarantine())
+	if guard.Conf == node.NoConf {
+		guard.Conf = w.Conf
+	}
+	n.Set(w.Keys.Guard(), Value{Text: node.Guard{Life: guard.Life, Conf: guard.Conf}.String()})
+}
+
+// kept reports whether the counters are known to have forgotten nothing.
+func (n *Node) kept(keys node.Keyspace) bool {
+	text, _ := n.Field(keys.Quarantine(), "kept")
+	return text == "1"
+}
+
+// credit is what the quarantine nonce has.
+func (n *Node) credit(keys node.Keyspace, nonce string) int64 {
+	if of, _ := n.Field(keys.Quarantine(), "nonce"); of != nonce {
+		return 0
+	}
+	text, _ := n.Field(keys.Quarantine(), "credit")
+	credit, _ := parseNumber(text)
+	return int64(credit)
+}
+
+func (n *Node) setCredit(keys node.Keyspace, nonce string, credit int64) {
+	n.SetField(keys.Quarantine(), "nonce", nonce)
+	n.SetField(keys.Quarantine(), "credit", strconv.FormatInt(credit, 10))
+}
+
+// Tokens returns the largest number given out under any name.
+func (n *Node) Tokens(t node.Tokens, now int64) node.TokensReply {
+	shown, _ := n.get(t.Keys.Guard(), now)
+	reply := node.TokensReply{Time: now, Voting: shown.Text == t.Guard && n.votes(t.Guard)}
+	for field, text := range n.hashes[t.Keys.Tokens()] {
+		if number, ok := parseNumber(text); ok && field != node.ClockField {
+			reply.Highest = max(reply.Highest, number)
+		}
+	}
+	_, reply.ByClock = n.Field(t.Keys.Tokens(), node.ClockField)
 	return reply
 }

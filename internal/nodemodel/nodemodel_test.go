@@ -157,7 +157,7 @@ func TestRules(t *testing.T) {
 func introduced(t *testing.T) *Node {
 	t.Helper()
 	n := New("r1")
-	if h := n.Hello(node.Hello{Keys: keys, Conf: conf}, now); h.Standing != node.StandingNew || h.Guard != guard {
+	if h := n.Hello(node.Hello{Keys: keys, Conf: conf, Intent: node.Declare}, now); h.Standing != node.StandingNew || h.Guard != guard {
 		t.Fatalf("%+v", h)
 	}
 	return n
@@ -216,10 +216,10 @@ func TestNoGuardNoGrant(t *testing.T) {
 			spoil(n, c)
 			before := n.AppendState(nil, now)
 			r := n.Apply(c, now)
-			if (r.Answers[0].Code == node.NoGuard) != kind.Grants() {
+			if (r.Answers[0].Code == node.NoGuard) != kind.Guarded() {
 				t.Errorf("%s: kind %d: %v", name, kind, r.Answers[0].Code)
 			}
-			if kind.Grants() && !bytes.Equal(before, n.AppendState(nil, now)) {
+			if kind.Guarded() && !bytes.Equal(before, n.AppendState(nil, now)) {
 				t.Errorf("%s: kind %d: the state changed", name, kind)
 			}
 		}
@@ -273,37 +273,6 @@ func TestExpiry(t *testing.T) {
 	}
 	if _, ok := n.Get(leaseKey, now); ok {
 		t.Error("came back with the clock")
-	}
-}
-
-func TestHello(t *testing.T) {
-	n := introduced(t)
-	hello := func(c node.Conf) node.HelloReply { return n.Hello(node.Hello{Keys: keys, Conf: c}, now) }
-	if h := hello(conf); h.Standing != node.StandingOK || h.Guard != guard || h.RunID != "r1" || h.Time != now {
-		t.Errorf("%+v", h)
-	}
-	other := conf
-	other.N = 5
-	if h := hello(other); h.Standing != node.StandingMismatch || h.Guard != guard {
-		t.Errorf("%+v", h)
-	}
-	n.Restart("r2", true)
-	if h := hello(other); h.Standing != node.StandingMismatch || h.Guard != guard {
-		t.Errorf("%+v", h)
-	}
-	if h := hello(conf); h.Standing != node.StandingAdopted || h.Previous != guard || h.Guard != conf.Guard("r2") {
-		t.Errorf("%+v", h)
-	}
-	n.Set(keys.Guard(), Value{Text: ""})
-	if h := hello(conf); h.Standing != node.StandingMismatch || h.Guard != "" {
-		t.Errorf("%+v", h)
-	}
-	n.Restart("r3", false)
-	if h := n.Hello(node.Hello{Keys: keys, Conf: conf, Look: true}, now); h.Standing != node.StandingNew {
-		t.Errorf("%+v", h)
-	}
-	if h := hello(other); h.Standing != node.StandingNew { // a look had left it blank
-		t.Errorf("%+v", h)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"example.com/redlock/internal/node"
 )
 
 // Value is a string as a server stores it.
@@ -24,6 +26,7 @@ type Value struct {
 // cannot be introduced; use New.
 type Node struct {
 	runID   string
+	replID2 string // as Redis has it: of the master that the process replaced
 	strings map[string]Value
 	hashes  map[string]map[string]string
 }
@@ -36,9 +39,12 @@ func New(runID string) *Node {
 // RunID is the random id of the process.
 func (n *Node) RunID() string { return n.runID }
 
+// Life is the process in its present term as a master.
+func (n *Node) Life() string { return node.Life(n.runID, n.replID2) }
+
 // Clone returns a copy that shares nothing with n.
 func (n *Node) Clone() *Node {
-	c := &Node{runID: n.runID, strings: maps.Clone(n.strings), hashes: make(map[string]map[string]string, len(n.hashes))}
+	c := &Node{runID: n.runID, replID2: n.replID2, strings: maps.Clone(n.strings), hashes: make(map[string]map[string]string, len(n.hashes))}
 	for key, fields := range n.hashes {
 		c.hashes[key] = maps.Clone(fields)
 	}
@@ -49,7 +55,7 @@ func (n *Node) Clone() *Node {
 // Two nodes that append the same bytes behave alike from their nows on, as
 // far as their clocks' absolute values do not matter.
 func (n *Node) AppendState(b []byte, now int64) []byte {
-	b = appendText(b, n.runID)
+	b = appendText(b, n.Life())
 	for _, key := range slices.Sorted(maps.Keys(n.strings)) {
 		v := n.strings[key]
 		if v.over(now) {
@@ -136,11 +142,15 @@ func (n *Node) Flush() {
 // Restart puts a new process in the place of the old one. With keep it finds
 // the data of the old one.
 func (n *Node) Restart(runID string, keep bool) {
-	n.runID = runID
+	n.runID, n.replID2 = runID, ""
 	if !keep {
 		n.Flush()
 	}
 }
+
+// Promote makes the process a master anew, after a time as a replica. replID2
+// names what it replaced.
+func (n *Node) Promote(replID2 string) { n.replID2 = replID2 }
 
 // Sweep deletes what has expired at now, in microseconds since 1970, as a
 // server does in the background. It matters where the clock goes back

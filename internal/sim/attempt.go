@@ -38,7 +38,10 @@ type attempt struct {
 	phase   phase
 	lanes   []lane
 	round   *core.Round
-	raised  bool // the token took a second round
+	// hopeless: too many nodes are in quarantine.
+	hopeless bool
+	raised   bool // the token took a second round
+	byClock  bool // the order of the token rests on a node's clock
 	// decided is told once whether the round was won.
 	decided func(won bool)
 	lease
@@ -66,10 +69,27 @@ func (c *client) start(r request, id string, first node.Op, decided func(won boo
 		}),
 	}
 	c.attempts = append(c.attempts, a)
+	if c.refusing(first.Kind) > c.cfg.Nodes-c.cfg.Quorum {
+		c.counts.add("round: hopeless")
+		a.hopeless = true
+		c.after(0, a.giveUp)
+		return a
+	}
 	for i := range a.lanes {
 		a.send(i, first)
 	}
 	return a
+}
+
+// refusing is how many nodes would not do what k asks for.
+func (c *client) refusing(k node.Kind) int {
+	count := 0
+	for _, p := range c.peers {
+		if p.refuses(k) {
+			count++
+		}
+	}
+	return count
 }
 
 // acquire begins an attempt with a fresh id.
@@ -144,7 +164,7 @@ func (a *attempt) depart(t *task) bool {
 		t.settled = true
 		a.client.counts.add("task: no longer wanted")
 		a.fail(t, false, false)
-	case t.op.Kind.Grants():
+	case t.op.Kind.Guarded():
 		l.touched, l.released, l.freed, l.void = true, false, false, false
 	}
 	return wanted
@@ -204,6 +224,7 @@ func (a *attempt) voted(t *task, ans node.Answer) {
 	ev := core.Event{Kind: core.Refused, Node: t.lane}
 	switch ans.Code {
 	case node.Granted:
+		a.byClock = a.byClock || ans.ByClock
 		ev = core.Event{Kind: core.Granted, Node: t.lane, Sent: t.sent, Token: ans.Token}
 	case node.NoGuard, node.Stale, node.Failed:
 		ev.Kind = core.Unsent // the node ran nothing of it

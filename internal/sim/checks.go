@@ -14,6 +14,7 @@ import (
 type Hold struct {
 	Name, Client int
 	Token        uint64
+	ByClock      bool         // the order of the token rests on a node's clock
 	Called       core.Instant // when the attempt began
 	Start        core.Instant
 	End          core.Instant // zero: never
@@ -52,21 +53,22 @@ func CheckIntervals(history []*Hold) error {
 
 // CheckTokens reports tokens of one name that are not unique, or smaller than
 // one that had been granted before their attempt began. Clocks do not matter
-// to them.
-func CheckTokens(history []*Hold) error {
+// to them, except to those that are marked: with excuse these need not come after
+// what went before. What comes after them must.
+func CheckTokens(history []*Hold, excuse bool) error {
+	byCall, byStart := slices.Clone(history), slices.Clone(history)
+	slices.SortStableFunc(byCall, func(a, b *Hold) int { return cmp.Compare(a.Called, b.Called) })
+	slices.SortStableFunc(byStart, func(a, b *Hold) int { return cmp.Compare(a.Start, b.Start) })
 	owner := map[int]map[uint64]*Hold{}
-	for _, h := range history {
+	for _, h := range byStart {
 		if owner[h.Name] == nil {
 			owner[h.Name] = map[uint64]*Hold{}
 		}
-		if other := owner[h.Name][h.Token]; other != nil {
+		if other := owner[h.Name][h.Token]; other != nil && !(excuse && h.ByClock) {
 			return fmt.Errorf("tokens: %s has one token twice: %v and %v", lockNames[h.Name], other, h)
 		}
 		owner[h.Name][h.Token] = h
 	}
-	byCall, byStart := slices.Clone(history), slices.Clone(history)
-	slices.SortStableFunc(byCall, func(a, b *Hold) int { return cmp.Compare(a.Called, b.Called) })
-	slices.SortStableFunc(byStart, func(a, b *Hold) int { return cmp.Compare(a.Start, b.Start) })
 	highest := map[int]*Hold{}
 	for _, h := range byCall {
 		for len(byStart) > 0 && byStart[0].Start < h.Called {
@@ -75,11 +77,41 @@ func CheckTokens(history []*Hold) error {
 			}
 			byStart = byStart[1:]
 		}
-		if g := highest[h.Name]; g != nil && g.Token > h.Token {
+		if g := highest[h.Name]; g != nil && g.Token > h.Token && !(excuse && h.ByClock) {
 			return fmt.Errorf("tokens: %s: %v was granted before the attempt of %v began at %d", lockNames[h.Name], g, h, h.Called)
 		}
 	}
 	return nil
+}
+
+// judgement is what a history comes to.
+type judgement struct {
+	failures []string
+	// overlaps and disorder tell what was found and is excused: the faults went
+	// beyond what leases bear, or the clocks were wrong that tokens rest on.
+	overlaps, disorder bool
+	// sound tells that nothing was to be excused.
+	sound bool
+}
+
+// judge looks for what must not be in the history of a run.
+func judge(c Config, s Script, history []*Hold) judgement {
+	bearable := Broken(c, s) == ""
+	var j judgement
+	if err := CheckIntervals(history); err != nil {
+		j.overlaps = !bearable
+		if bearable {
+			j.failures = append(j.failures, err.Error())
+		}
+	}
+	agree := ClocksAgree(c, s)
+	err := CheckTokens(history, !agree)
+	if err != nil {
+		j.failures = append(j.failures, err.Error())
+	}
+	j.disorder = err == nil && CheckTokens(history, false) != nil
+	j.sound = bearable && !j.disorder
+	return j
 }
 
 // checkRegister reports a lost update behind the gate.

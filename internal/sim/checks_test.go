@@ -33,8 +33,30 @@ func TestChecksFindPlantedFaults(t *testing.T) {
 		if err := CheckIntervals(c.history); (err == nil) != c.intervals {
 			t.Errorf("%s: intervals: %v", what, err)
 		}
-		if err := CheckTokens(c.history); (err == nil) != c.tokens {
+		if err := CheckTokens(c.history, false); (err == nil) != c.tokens {
 			t.Errorf("%s: tokens: %v", what, err)
+		}
+	}
+}
+
+func TestTokensByAClockAreExcused(t *testing.T) {
+	before := &Hold{Token: 7, Called: 1, Start: 2, End: 3}
+	for what, c := range map[string]struct {
+		token, next uint64 // the second may be excused
+		holds       bool
+	}{
+		"smaller":           {5, 8, true},
+		"same":              {7, 8, true},
+		"next not above it": {9, 8, false},
+		"next like it":      {9, 9, false},
+	} {
+		history := []*Hold{before,
+			{Token: c.token, ByClock: true, Called: 4, Start: 5, End: 6}, {Token: c.next, Called: 7, Start: 8, End: 9}}
+		if err := CheckTokens(history, true); (err == nil) != c.holds {
+			t.Errorf("%s: excused: %v", what, err)
+		}
+		if CheckTokens(history, false) == nil {
+			t.Errorf("%s: is not found without an excuse", what)
 		}
 	}
 }

@@ -44,6 +44,19 @@ func (c *client) boot() {
 	for i := range c.servers {
 		c.peers = append(c.peers, &peer{client: c, index: i})
 	}
+	c.after(checkEvery, c.checkNodes)
+}
+
+// checkEvery is how often a process looks whether nodes are what they were.
+const checkEvery = 10 * time.Second
+
+// checkNodes greets all nodes. Who waits for the quarantine of some would not
+// notice otherwise that others forget meanwhile, and wait for those afterwards.
+func (c *client) checkNodes() {
+	for _, p := range c.peers {
+		p.greet()
+	}
+	c.after(checkEvery, c.checkNodes)
 }
 
 // do has f happen in the process as it lives now: later, if it stands still.
@@ -86,21 +99,37 @@ func (c *client) resume(life int) {
 
 // crash kills the process. Another takes its place.
 func (c *client) crash() {
+	c.exit()
+	c.after(c.upTo(c.cfg.MaxTTL), func() { c.employ() })
+}
+
+// exit ends the process. The next one knows nothing of it.
+func (c *client) exit() {
 	for _, a := range c.attempts {
 		a.believeUntil(c.now)
 	}
 	c.life++
 	c.boot()
-	c.after(c.upTo(c.cfg.MaxTTL), func() { c.employ() })
 }
+
+// brief reports whether the process lives for one lease only.
+func (c *client) brief() bool { return c.index < c.cfg.Brief }
 
 // employ gives the process its workers.
 func (c *client) employ() {
-	for range c.cfg.Workers {
+	workers := c.cfg.Workers
+	if c.brief() {
+		workers = 1
+	}
+	for range workers {
 		k := &worker{client: c}
-		k.think()
+		k.rest()
 	}
 }
+
+// awake is the clock that quarantines are watched with: it stands still while the
+// machine is suspended, and nobody sets it.
+func (c *client) awake() core.Instant { return c.now }
 
 // propose returns the number for a new attempt to propose as its token.
 func (c *client) propose() uint64 {

@@ -21,6 +21,10 @@ type Config struct {
 	Latency, Jitter time.Duration // of a link, one way
 	Hold            time.Duration // the longest time a worker wants a name
 	Turmoil         time.Duration // how long faults strike
+	// Brief is how many of the clients live for one lease only.
+	Brief int
+	// CounterOnly keeps nodes out that would begin to count at their clock.
+	CounterOnly bool
 	// Wild runs go beyond what leases can bear.
 	Wild bool
 	// NodeOffset and ClientOffset are how wrong the wall clocks are.
@@ -56,6 +60,11 @@ func Draw(seed uint64) Config {
 	if rnd.IntN(4) == 0 {
 		c.Quorum += rnd.IntN(c.Nodes - c.Quorum + 1)
 	}
+	if rnd.IntN(12) == 0 {
+		// As long as a node without a configuration stays away: it comes back while
+		// the faults still strike. There is much time to try, so fewer do.
+		c.MaxTTL, c.Clients, c.Names, c.Workers = 30*time.Second, 2, 1, 1
+	}
 	c.MinTTL = pick(rnd, c.MaxTTL/10, c.MaxTTL/3, c.MaxTTL).Truncate(time.Millisecond)
 	c.Drift = core.Drift{Rate: pick(rnd, 0.01, 0.01, 0.05, 0.1, 0.2), Floor: 2 * time.Millisecond}
 	// Without faults every answer is in time.
@@ -65,8 +74,15 @@ func Draw(seed uint64) Config {
 	}
 	c.Hold = pick(rnd, c.MaxTTL/50, c.MaxTTL/10, c.MaxTTL/2, 2*c.MaxTTL)
 	c.Turmoil = 6 * c.MaxTTL
+	c.Brief = pick(rnd, 0, 0, 0, 1, c.Clients)
+	c.CounterOnly = rnd.IntN(8) == 0
+	right := rnd.IntN(2) == 0
 	for range c.Nodes {
-		c.NodeOffset = append(c.NodeOffset, wrongClock(rnd))
+		offset := wrongClock(rnd)
+		if right {
+			offset = time.Duration(rnd.IntN(1000)) * time.Microsecond
+		}
+		c.NodeOffset = append(c.NodeOffset, offset)
 	}
 	for range c.Clients {
 		c.ClientOffset = append(c.ClientOffset, wrongClock(rnd))
@@ -96,18 +112,33 @@ func pick[T any](rnd *rand.Rand, from ...T) T { return from[rnd.IntN(len(from))]
 
 // String is the configuration on one line.
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: N=%d q=%d clients=%d×%d names=%d ttl=%v..%v timeout=%v drift=%v latency=%v+%v hold=%v wild=%v",
-		c.Seed, c.Nodes, c.Quorum, c.Clients, c.Workers, c.Names, c.MinTTL, c.MaxTTL, c.NodeTimeout,
-		c.Drift.Rate, c.Latency, c.Jitter, c.Hold, c.Wild)
+	return fmt.Sprintf("seed %d: N=%d q=%d clients=%d×%d brief=%d names=%d ttl=%v..%v timeout=%v drift=%v latency=%v+%v hold=%v counteronly=%v wild=%v",
+		c.Seed, c.Nodes, c.Quorum, c.Clients, c.Workers, c.Brief, c.Names, c.MinTTL, c.MaxTTL, c.NodeTimeout,
+		c.Drift.Rate, c.Latency, c.Jitter, c.Hold, c.CounterOnly, c.Wild)
 }
 
 // Patience is how long after the heal every client must have had every name:
 // until what the dead have left behind is over, which a refusal may cut to a
-// MaxTTL once more; then everybody's turn, with the longest pauses between.
-func (c Config) Patience() time.Duration {
+// MaxTTL once more; then everybody's turn, with the longest pauses between. And
+// before all that, where a node was made to forget, its quarantine: those who live
+// for a moment do not see all of it, and the end may be put off.
+func (c Config) Patience(s Script) time.Duration {
 	turns := time.Duration(c.Clients * c.Names * (c.Workers + 1))
-	return 4*c.MaxTTL + c.Hold + turns*time.Second
+	patience := 4*c.MaxTTL + c.Hold + turns*time.Second
+	var longest time.Duration
+	for _, f := range s {
+		if loses, blank := f.loses(); loses {
+			longest = max(longest, core.QuarantineTime(c.MaxTTL, c.Drift.Rate, !blank))
+		}
+	}
+	if longest > 0 {
+		patience += 3*longest/2 + maxLiftTries*(watchQuarantineEvery+2*reportLimit)
+	}
+	return patience
 }
+
+// keyspace is where the locks live on the nodes.
+var keyspace = node.Keyspace{Namespace: "redlock"}
 
 // conf is what all clients tell the nodes.
 func (c Config) conf() node.Conf {

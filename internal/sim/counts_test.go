@@ -8,8 +8,7 @@ import (
 
 // expected is what the fixed seeds must have met, or a green run means little.
 // Missing on purpose: what foreign clients and full servers answer, which no run
-// has; and a join that meets a node without our guard, which takes a restart
-// between two messages to one node.
+// has.
 const expected = `
 answer: acquire broken
 answer: acquire granted
@@ -25,6 +24,8 @@ answer: extend held
 answer: extend no guard
 answer: join done
 answer: join held
+answer: join no guard
+answer: join stale
 answer: raise absent
 answer: raise broken
 answer: raise done
@@ -39,17 +40,21 @@ answer: replace broken
 answer: replace granted
 answer: replace held
 answer: replace no guard
+answer: replace stale
 backoff: held
 backoff: split
+beyond what clocks bear: tokens out of order
+beyond what counters bear: no progress
 beyond what leases bear: two holders
 beyond what leases bear: update lost without the gate
+client: quit while a node was in quarantine
 client: stalled after a send
 gate: accepted a write
 gate: refused a write
 gate: refused to open
-hello: adopted
 hello: new
 hello: ok
+hello: quarantined
 late grant: kept
 late grant: undone
 lease: broken
@@ -61,6 +66,15 @@ network: lost
 network: overtaken
 network: refused
 peer: greeted again
+quarantine: begun after flush
+quarantine: begun after promote
+quarantine: begun after restart
+quarantine: begun after restart without data
+quarantine: begun after restore
+quarantine: end put off
+quarantine: kept up for want of counters
+quarantine: over, floor by a clock
+quarantine: over, floor by counters
 raise: done
 raise: failed
 release: confirmed
@@ -79,12 +93,25 @@ renewal: won
 resume: lost
 resume: won
 round: given up
+round: hopeless
 round: late
 round: lost
 round: won after a raise
 round: won at once
+round: won by a clock
+round: won by counters
 task: answer after silence
+task: dropped for a quarantine
 task: no longer wanted
+task: refused in quarantine
+tokens: by clocks that agree
+tokens: by clocks that do not
+tokens: not voting
+tokens: voting
+watch: known
+watch: lifted
+watch: not lifted
+watch: unknown
 `
 
 func expectAll(t *testing.T, c *Counts) {

@@ -2,22 +2,20 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // DrawScript makes the faults of a run from its configuration. Each script
 // leaves out some kinds of fault altogether: the others then get further.
 func DrawScript(c Config) Script {
-	d := drawer{Config: c, rnd: stream(c.Seed, streamScript), stepped: make([]time.Duration, c.Nodes)}
-	for i := range d.stepped {
-		d.stepped[i] = -2 * c.MaxTTL
-	}
+	d := drawer{Config: c, rnd: stream(c.Seed, streamScript)}
 	d.clocks()
-	kinds := []func(){
-		d.partition, d.partition, d.loss, d.slow, d.pause, d.stall, d.crash, d.freeze, d.down, d.restart, d.rate, d.step, d.operator,
+	kinds := d.some(2,
+		d.partition, d.partition, d.loss, d.slow, d.pause, d.stall, d.crash, d.freeze, d.down, d.rate, d.step, d.wall, d.operator)
+	if d.rnd.IntN(2) == 0 {
+		kinds = append(kinds, d.some(1, d.restart, d.restart, d.restore, d.promote, d.forget, d.flush, d.boot)...)
 	}
-	d.rnd.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	kinds = kinds[:2+d.rnd.IntN(len(kinds)-2)]
 	if d.Wild {
 		kinds = append(kinds, d.operator, d.step, d.stall)
 	}
@@ -31,15 +29,28 @@ func DrawScript(c Config) Script {
 	if err != nil {
 		panic(err)
 	}
+	if !c.Wild {
+		for i := unbearable(c, s); i >= 0; i = unbearable(c, s) {
+			s = slices.Delete(s, i, i+1)
+		}
+	}
 	return s
+}
+
+// some draws at least least of kinds.
+func (d *drawer) some(least int, kinds ...func()) []func() {
+	d.rnd.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds[:least+d.rnd.IntN(len(kinds)-least)]
 }
 
 type drawer struct {
 	Config
-	rnd     *rand.Rand
-	now     time.Duration
-	script  Script
-	stepped []time.Duration // by node, when its clock last jumped
+	rnd    *rand.Rand
+	now    time.Duration
+	script Script
+	// spared is until when no node loses anything more: there must be something to
+	// lose.
+	spared time.Duration
 }
 
 func (d *drawer) add(after time.Duration, f Fault) {
@@ -126,9 +137,48 @@ func (d *drawer) down() {
 	d.add(d.upTo(d.MaxTTL), Fault{Verb: Up, To: n})
 }
 
-// restart leaves the place for restarts without memory, which need the
-// quarantine.
-func (d *drawer) restart() { d.add(0, Fault{Verb: Restart, To: d.node()}) }
+// lose has f strike a node, or several one after the other.
+func (d *drawer) lose(f Fault) {
+	if d.now < d.spared {
+		return
+	}
+	d.spared = d.now + d.upTo(4*d.MaxTTL)
+	after := time.Duration(0)
+	for range pick(d.rnd, 1, 1, 1, 1, 2, d.Nodes) {
+		if f.To = d.node(); d.now+after < d.Turmoil {
+			d.add(after, f)
+		}
+		after += d.upTo(d.MaxTTL / 4)
+	}
+	if d.rnd.IntN(4) == 0 {
+		// Somebody who watches the quarantine then has his wall clock put right.
+		d.add(d.upTo(d.MaxTTL), Fault{Verb: Wall, To: d.client(), For: time.Hour})
+	}
+}
+
+func (d *drawer) restart() { d.lose(Fault{Verb: Restart}) }
+func (d *drawer) forget()  { d.lose(Fault{Verb: Restart, Forget: true}) }
+func (d *drawer) flush()   { d.lose(Fault{Verb: Flush}) }
+func (d *drawer) restore() { d.lose(Fault{Verb: Restore, For: d.ago()}) }
+func (d *drawer) promote() { d.lose(Fault{Verb: Promote, For: d.ago()}) }
+
+// ago draws how old the data is that a node comes back with.
+func (d *drawer) ago() time.Duration { return d.upTo(pick(d.rnd, d.MinTTL/2, d.MaxTTL, 3*d.MaxTTL)) }
+
+// boot has a machine start with a wrong clock, which is put right later: while the
+// node is blank, nothing on it can expire.
+func (d *drawer) boot() {
+	n, much := d.node(), pick(d.rnd, time.Minute, time.Hour)
+	d.add(0, Fault{Verb: Restart, To: n, Forget: true})
+	d.add(d.upTo(d.MaxTTL), Fault{Verb: Step, To: n, For: much})
+	d.add(d.MaxTTL+d.upTo(d.MaxTTL), Fault{Verb: Step, To: n, For: -much})
+}
+
+// wall has a client's time of day jump. No lease depends on it.
+func (d *drawer) wall() {
+	much := pick(d.rnd, time.Second, time.Minute, time.Hour)
+	d.add(0, Fault{Verb: Wall, To: d.client(), For: d.upTo(2*much) - much})
+}
 
 func (d *drawer) operator() {
 	verb := Break
@@ -138,52 +188,14 @@ func (d *drawer) operator() {
 	d.add(0, Fault{Verb: verb, To: End{'x', d.rnd.IntN(d.Names)}})
 }
 
-// step lets a clock jump: by less than what is allowed for, and not again
-// while a lease from before may live; or, in a wild run, as far as it likes.
+// step lets a clock jump: by what is allowed for; or, where the quorum is wide
+// enough or the run is wild, as far as it likes.
 func (d *drawer) step() {
-	n := d.node()
-	if d.Wild {
+	n, limit := d.node(), smallStep(d.Config)
+	if wide := 2*d.Quorum-d.Nodes > 1; d.Wild || wide && d.rnd.IntN(2) == 0 {
 		much := pick(d.rnd, time.Second, 10*time.Second, time.Hour)
 		d.add(0, Fault{Verb: Step, To: n, For: d.upTo(2*much) - much})
 		return
 	}
-	if d.now-d.stepped[n.Index] < stepApart(d.Config) {
-		return
-	}
-	d.stepped[n.Index] = d.now
-	limit := smallStep(d.Config)
 	d.add(0, Fault{Verb: Step, To: n, For: pick(d.rnd, limit, limit, -limit, d.upTo(limit))})
-}
-
-// smallStep is the longest jump of a clock that leases allow for.
-func smallStep(c Config) time.Duration { return min(250*time.Millisecond, c.MinTTL/20) }
-
-// stepApart is how far apart the jumps of one clock must be so that no lease
-// suffers two.
-func stepApart(c Config) time.Duration { return 2 * c.MaxTTL }
-
-// Broken returns what in a script leases cannot bear, or "": with such a fault
-// two clients may believe to hold one name. Forgets tells that a node may lose
-// its counters, on which even tokens rest.
-func Broken(c Config, s Script) (why string, forgets bool) {
-	last := map[int]time.Duration{}
-	for _, f := range s {
-		bad := false
-		switch f.Verb {
-		case Free:
-			bad = true
-		case Restart:
-			bad, forgets = f.Forget, forgets || f.Forget
-		case Rate:
-			bad = max(f.Much, -f.Much) > c.Drift.Rate
-		case Step:
-			before, again := last[f.To.Index]
-			bad = max(f.For, -f.For) > smallStep(c) || again && f.At-before < stepApart(c)
-			last[f.To.Index] = f.At
-		}
-		if bad && why == "" {
-			why = f.String()
-		}
-	}
-	return why, forgets
 }

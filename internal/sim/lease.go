@@ -36,10 +36,12 @@ func (a *attempt) win() {
 	a.token = a.round.Token()
 	a.renewalBegun = a.begun
 	a.hold = &Hold{
-		Name: a.req.name, Client: c.index, Token: a.token, Called: a.begun, Start: c.now, Deadline: a.holding.Until(),
+		Name: a.req.name, Client: c.index, Token: a.token, ByClock: a.byClock,
+		Called: a.begun, Start: c.now, Deadline: a.holding.Until(),
 	}
 	c.history = append(c.history, a.hold)
 	c.counts.either(a.raised, "round: won after a raise", "round: won at once")
+	c.counts.either(a.byClock, "round: won by a clock", "round: won by counters")
 	c.tracef("c%d holds %s with token %d until %v", c.index, lockNames[a.req.name], a.token, time.Duration(a.holding.Until()))
 	a.rearm()
 	if !a.req.noRenew {

@@ -20,6 +20,10 @@ type peer struct {
 	ready, greeting bool
 	guard           string
 	clock           core.NodeClock
+	// quarantine is set while the node does not vote; watching, that a timer looks
+	// after it.
+	quarantine *quarantine
+	watching   bool
 }
 
 // task is one operation of an attempt on its way to one node.
@@ -44,9 +48,14 @@ const undoFor = 2 * time.Second
 
 // submit queues t, and sees to it that it does not wait for ever.
 func (p *peer) submit(t *task) {
+	if p.refuses(t.op.Kind) {
+		p.client.counts.add("task: refused in quarantine")
+		p.client.after(0, func() { p.fail(t, false, false) })
+		return
+	}
 	p.queue = append(p.queue, t)
 	limit := t.attempt.timeout
-	if !t.op.Kind.Grants() {
+	if !t.op.Kind.Guarded() {
 		limit = undoFor
 	}
 	p.client.after(limit, func() {
@@ -88,7 +97,7 @@ func (p *peer) launch(f *flight) {
 	call := &node.Call{Guard: p.guard, MaxTTL: c.cfg.MaxTTL.Milliseconds(), Keys: c.keys}
 	for _, t := range f.tasks {
 		t.sent = c.now
-		if latest := p.clock.Latest(c.now.Add(t.attempt.timeout)); latest != 0 && t.op.Kind == node.Acquire {
+		if latest := p.clock.Latest(c.now.Add(t.attempt.timeout)); latest != 0 && t.op.Kind.Votes() {
 			t.op.NotAfter = latest
 		}
 		call.Ops = append(call.Ops, t.op)
@@ -195,25 +204,48 @@ func (p *peer) greet() {
 	}
 	p.greeting = true
 	c := p.client
-	sent, life, over := c.now, c.life, false
+	sent, over := c.now, false
 	c.after(greetPause, func() {
 		if !over {
 			over, p.greeting = true, false
 			p.kick()
 		}
 	})
-	welcome := func(r node.HelloReply) {
-		if over {
-			return
+	hello := node.Hello{Keys: c.keys, Conf: c.conf, Nonce: c.newNonce()}
+	query(p, func(s *server) node.HelloReply { return s.hello(hello) }, func(r node.HelloReply) {
+		if !over {
+			over, p.greeting = true, false
+			p.clock.Observe(sent, r.Time)
+			p.welcome(r)
 		}
-		over, p.greeting = true, false
-		c.counts.add("hello: " + string(r.Standing))
-		p.ready, p.guard = true, r.Guard
-		p.clock.Observe(sent, r.Time)
-		p.kick()
+	})
+}
+
+// welcome takes in who the node is, and gives up what it will not do.
+func (p *peer) welcome(r node.HelloReply) {
+	c := p.client
+	c.counts.add("hello: " + string(r.Standing))
+	shown, _ := node.ParseGuard(r.Guard)
+	if shown.Conf == node.NoConf {
+		shown.Conf = c.conf.String()
 	}
-	c.ask(c, p.index, func(s *server) func() {
-		r := s.model.Hello(node.Hello{Keys: c.keys, Conf: c.conf}, s.clock())
-		return func() { c.do(life, func() { welcome(r) }) }
-	}, func() {})
+	p.ready, p.guard = true, node.Guard{Life: r.Life, Conf: shown.Conf}.String()
+	if r.Standing == node.StandingQuarantined {
+		p.enterQuarantine(r)
+	} else {
+		p.quarantine = nil
+	}
+	var hopeless []*task
+	p.queue = slices.DeleteFunc(p.queue, func(t *task) bool {
+		if p.refuses(t.op.Kind) {
+			hopeless = append(hopeless, t)
+			return true
+		}
+		return false
+	})
+	for _, t := range hopeless {
+		c.counts.add("task: dropped for a quarantine")
+		p.fail(t, false, false)
+	}
+	p.kick()
 }

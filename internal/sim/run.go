@@ -30,6 +30,8 @@ type world struct {
 	calm    bool
 	end     core.Instant
 	missing int
+	// stuck tells that in the second phase a node was kept out by CounterOnly.
+	stuck bool
 }
 
 // Result is what came of a run.
@@ -40,6 +42,9 @@ type Result struct {
 	Failures []string
 	Counts   *Counts
 	History  []*Hold
+	// Sound tells that the history is to be one of a lock: the faults were no more
+	// than what leases and tokens bear.
+	Sound bool
 	// Events is how many things happened, Progress how long the second phase
 	// took.
 	Events   uint64
@@ -57,9 +62,12 @@ func Run(c Config, s Script, trace io.Writer) *Result {
 	w.heal()
 	w.until(w.end, func() bool { return w.missing == 0 })
 	progress := w.now.Sub(healed)
-	failures := w.check() // counts, too
+	if w.stuck && w.missing > 0 {
+		progress = 0 // there was none, and is none to be
+	}
+	failures, sound := w.check() // counts, too
 	return &Result{
-		Config: c, Script: s, Failures: failures, Counts: w.counts, History: w.history,
+		Config: c, Script: s, Failures: failures, Counts: w.counts, History: w.history, Sound: sound,
 		Events: w.queue.count, Progress: progress,
 	}
 }
@@ -67,7 +75,7 @@ func Run(c Config, s Script, trace io.Writer) *Result {
 func newWorld(c Config, s Script, trace io.Writer) *world {
 	w := &world{
 		cfg: c, script: s, trace: trace, queue: &queue{now: 1}, counts: newCounts(),
-		keys: node.Keyspace{Namespace: "redlock"}, conf: c.conf(),
+		keys: keyspace, conf: c.conf(),
 	}
 	w.network = newNetwork(w.queue, c, w.counts)
 	for i := range c.Nodes {
@@ -83,6 +91,9 @@ func newWorld(c Config, s Script, trace io.Writer) *world {
 		w.clients = append(w.clients, newClient(w, i))
 	}
 	for _, f := range s {
+		if f.Verb == Restore || f.Verb == Promote {
+			w.queue.after(f.At-f.For, func() { w.backUp(f) })
+		}
 		w.queue.after(f.At, func() { w.strike(f) })
 	}
 	for _, k := range w.clients {
@@ -118,6 +129,15 @@ func (w *world) ask(c *client, i int, atNode func(*server) func(), refused func(
 	})
 }
 
+// backUp has the nodes that f will strike keep the data that it will bring back.
+func (w *world) backUp(f Fault) {
+	for i, s := range w.servers {
+		if f.To.is(i) {
+			s.backUp(f)
+		}
+	}
+}
+
 // strike makes a fault happen.
 func (w *world) strike(f Fault) {
 	w.counts.add("fault: " + string(f.Verb))
@@ -145,6 +165,12 @@ func (w *world) strike(f Fault) {
 				} else {
 					c.crash()
 				}
+			}
+		}
+	case Wall:
+		for i, c := range w.clients {
+			if f.To.is(i) {
+				c.wall += f.For
 			}
 		}
 	case Break, Free:
@@ -176,6 +202,12 @@ func (w *world) operate(f Fault) {
 
 // strike makes a fault happen at a node.
 func (s *server) strike(f Fault) {
+	if loses, blank := f.loses(); loses {
+		s.loss = string(f.Verb)
+		if f.Verb == Restart && blank {
+			s.loss += " without data"
+		}
+	}
 	switch f.Verb {
 	case Freeze:
 		s.freeze()
@@ -187,6 +219,12 @@ func (s *server) strike(f Fault) {
 		s.down = false
 	case Restart:
 		s.restart(f.Forget)
+	case Restore:
+		s.restore(f)
+	case Promote:
+		s.promote(f)
+	case Flush:
+		s.model.Flush()
 	case Rate:
 		s.adjust(0, f.Much)
 	case Step:
@@ -208,7 +246,7 @@ func (w *world) heal() {
 		w.servers[i].thaw()
 	}
 	w.calm = true
-	w.end = w.now.Add(w.cfg.Patience())
+	w.end = w.now.Add(w.cfg.Patience(w.script))
 	w.missing = len(w.clients)
 	for _, c := range w.clients {
 		c.pausedUntil = w.now
@@ -224,27 +262,30 @@ func (w *world) heal() {
 // satisfied is told by a client that it has had all names.
 func (w *world) satisfied() { w.missing-- }
 
-// check returns everything that must hold and does not.
-func (w *world) check() []string {
-	var found []string
+// check returns everything that must hold and does not, and whether the history
+// has to be that of a lock.
+func (w *world) check() (found []string, sound bool) {
+	j := judge(w.cfg, w.script, w.history)
+	found = j.failures
+	for _, h := range w.history {
+		if h.ByClock {
+			w.counts.either(ClocksAgree(w.cfg, w.script), "tokens: by clocks that agree", "tokens: by clocks that do not")
+			break
+		}
+	}
+	if j.overlaps {
+		w.counts.add("beyond what leases bear: two holders")
+	}
+	if j.disorder {
+		w.counts.add("beyond what clocks bear: tokens out of order")
+	}
 	fail := func(err error) {
 		if err != nil {
 			found = append(found, err.Error())
 		}
 	}
-	why, forgets := Broken(w.cfg, w.script)
-	overlap := CheckIntervals(w.history)
-	switch {
-	case why == "":
-		fail(overlap)
-	case overlap != nil:
-		w.counts.add("beyond what leases bear: two holders")
-	}
-	if !forgets {
-		fail(CheckTokens(w.history))
-	}
 	for _, r := range w.registers {
-		if !forgets {
+		if !j.disorder {
 			fail(checkRegister(r))
 		}
 		if r.loose != r.written {
@@ -257,11 +298,14 @@ func (w *world) check() []string {
 		}
 	}
 	found = append(found, w.failures...)
-	if w.missing > 0 {
+	switch {
+	case w.missing > 0 && w.stuck:
+		w.counts.add("beyond what counters bear: no progress")
+	case w.missing > 0:
 		found = append(found, fmt.Sprintf("progress: %d of %d clients have not had every name %v after the heal",
-			w.missing, len(w.clients), w.cfg.Patience()))
+			w.missing, len(w.clients), w.cfg.Patience(w.script)))
 	}
-	return found
+	return found, j.sound
 }
 
 // violation notes what must not happen, where it happens.

@@ -27,8 +27,12 @@ const (
 	Down      Verb = "down"      // (n1): calls are refused
 	Up        Verb = "up"        // (n1)
 	Restart   Verb = "restart"   // (n1,keep): a new process; with forget, without data
+	Restore   Verb = "restore"   // (n1,3s): a new process, with the data of 3 s ago
+	Promote   Verb = "promote"   // (n1,3s): a master anew in the same process, with the data of 3 s ago
+	Flush     Verb = "flush"     // (n1): all data is deleted
 	Rate      Verb = "rate"      // (n1,+0.8%): the node's clock runs faster
 	Step      Verb = "step"      // (n1,+200ms): the node's clock jumps
+	Wall      Verb = "wall"      // (c0,-1h): the client's time of day jumps
 	Break     Verb = "break"     // (x0): an operator has extensions refused
 	Free      Verb = "free"      // (x0): an operator takes the name from its holder
 )
@@ -39,7 +43,8 @@ var shapes = map[Verb][]argument{
 	Drop: {probability}, Dup: {probability}, Reorder: {probability}, Stall: {probability},
 	Pause: {client1, length}, Crash: {client1},
 	Freeze: {node1}, Thaw: {node1}, Down: {node1}, Up: {node1},
-	Restart: {node1, memory}, Rate: {node1, percent}, Step: {node1, shift},
+	Restart: {node1, memory}, Restore: {node1, length}, Promote: {node1, length}, Flush: {node1},
+	Rate: {node1, percent}, Step: {node1, shift}, Wall: {client1, shift},
 	Break: {name1}, Free: {name1},
 }
 
@@ -55,6 +60,20 @@ type Fault struct {
 	For  time.Duration
 	// Forget tells that a restart loses the data.
 	Forget bool
+}
+
+// loses reports whether f has a node lose what it may have granted, and whether
+// its configuration with that: it is blank then.
+func (f Fault) loses() (loses, blank bool) {
+	switch f.Verb {
+	case Restart:
+		return true, f.Forget
+	case Flush:
+		return true, true
+	case Restore, Promote:
+		return true, false
+	}
+	return false, false
 }
 
 // End is a client, a node or a name: "c0", "n1", "x0". Index -1, "c*", is all

@@ -26,6 +26,10 @@ type server struct {
 
 	frozen, down bool
 	waiting      []func() // what arrived at a frozen node
+	// backups is the data that faults bring back, by fault; loss, what the node last
+	// suffered, for the counts.
+	backups map[Fault]*nodemodel.Node
+	loss    string
 	// tracef writes down what happens; nil if nobody wants to know.
 	tracef func(format string, args ...any)
 }
@@ -34,8 +38,12 @@ type server struct {
 const epoch = 1_800_000_000_000_000
 
 func newServer(q *queue, c Config, index int, counts *Counts) *server {
-	s := &server{queue: q, index: index, counts: counts, micros: epoch + c.NodeOffset[index].Microseconds()}
+	s := &server{
+		queue: q, index: index, counts: counts, micros: epoch + c.NodeOffset[index].Microseconds(),
+		backups: map[Fault]*nodemodel.Node{},
+	}
 	s.model = nodemodel.New(s.nextRunID())
+	s.hello(node.Hello{Keys: keyspace, Conf: c.conf(), Intent: node.Declare})
 	return s
 }
 
@@ -86,18 +94,76 @@ func (s *server) restart(forget bool) {
 	s.model.Restart(s.nextRunID(), !forget)
 }
 
+// backUp keeps the data as it is now for f to bring back.
+func (s *server) backUp(f Fault) { s.backups[f] = s.model.Clone() }
+
+// restore starts a new process on old data.
+func (s *server) restore(f Fault) {
+	s.model = s.backups[f].Clone()
+	s.restart(false)
+}
+
+// promote makes the process a master anew, after a time as a replica of one that
+// lagged behind. It keeps its run_id and its connections.
+func (s *server) promote(f Fault) {
+	runID := s.model.RunID()
+	s.model = s.backups[f].Clone()
+	s.model.Restart(runID, true)
+	s.model.Promote(s.nextRunID())
+}
+
+// hello introduces a client.
+func (s *server) hello(h node.Hello) node.HelloReply {
+	r := s.model.Hello(h, s.clock())
+	if r.Changed && h.Intent == node.Greet {
+		s.counts.add("quarantine: begun after " + s.loss)
+		s.notef("is in quarantine after %s, and shows %s", s.loss, r.Guard)
+	}
+	if h.Intent == node.Declare {
+		s.counts.add("hello: " + string(r.Standing))
+	}
+	return r
+}
+
+// watch takes in a client's part in a quarantine.
+func (s *server) watch(w node.Watch) node.WatchReply {
+	r := s.model.Watch(w, s.clock())
+	s.counts.either(r.Known, "watch: known", "watch: unknown")
+	if w.Lift {
+		s.counts.either(r.Lifted, "watch: lifted", "watch: not lifted")
+	}
+	if r.Lifted {
+		s.counts.either(w.ByClock, "quarantine: over, floor by a clock", "quarantine: over, floor by counters")
+		s.notef("votes again: floor %d, by clock %v", w.Floor, w.ByClock)
+	}
+	return r
+}
+
+// tokens says what the node has given out.
+func (s *server) tokens(t node.Tokens) node.TokensReply {
+	r := s.model.Tokens(t, s.clock())
+	s.counts.either(r.Voting, "tokens: voting", "tokens: not voting")
+	return r
+}
+
 // call carries out a call that arrives.
 func (s *server) call(c *node.Call) node.Reply {
 	reply := s.model.Apply(c, s.clock())
 	for i, op := range c.Ops {
 		a := reply.Answers[i]
 		s.counts.answers[op.Kind][a.Code]++
-		if s.tracef != nil {
-			s.tracef("n%d  %s %s by %s: %v, number %d, holder %s, %d ms left", s.index,
+		if s.tracef != nil { // the many calls need no words for nobody
+			s.notef("%s %s by %s: %v, number %d, holder %s, %d ms left",
 				kindNames[op.Kind], op.Name, tail(op.ID), a.Code, a.Token, tail(a.Holder), a.Remaining)
 		}
 	}
 	return reply
+}
+
+func (s *server) notef(format string, args ...any) {
+	if s.tracef != nil {
+		s.tracef("n%d  %s", s.index, fmt.Sprintf(format, args...))
+	}
 }
 
 // tail shortens an attempt id to its client and number.

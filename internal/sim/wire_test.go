@@ -86,6 +86,24 @@ func (w *wire) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error)
 	return carry(ctx, w, func(ctx context.Context) (node.HelloReply, error) { return w.Client.Hello(ctx, h) })
 }
 
+// Watch carries a claim, or the end of a quarantine.
+func (w *wire) Watch(ctx context.Context, watch node.Watch) (node.WatchReply, error) {
+	return carry(ctx, w, func(ctx context.Context) (node.WatchReply, error) {
+		reply, err := w.Client.Watch(ctx, watch)
+		if err == nil && reply.Lifted {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.net.counts.either(watch.ByClock, "quarantine: over, floor by a clock", "quarantine: over, floor by counters")
+		}
+		return reply, err
+	})
+}
+
+// Tokens carries the question for the largest number.
+func (w *wire) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error) {
+	return carry(ctx, w, func(ctx context.Context) (node.TokensReply, error) { return w.Client.Tokens(ctx, t) })
+}
+
 // Call carries a call.
 func (w *wire) Call(ctx context.Context, c *node.Call) (*node.Reply, error) {
 	kept := *c // for what arrives when the caller is gone
@@ -166,7 +184,7 @@ func (w *wires) strike(f Fault) bool {
 				w.pausedUntil[i] = time.Now().Add(f.For)
 			}
 		}
-	case Crash, Stall, Break, Free:
+	case Crash, Stall, Wall, Break, Free:
 		return false
 	default:
 		for i, n := range w.nodes {
@@ -190,10 +208,27 @@ func (w *wires) strikeNode(i int, n *memnode.Node, f Fault) {
 		n.Down(false)
 	case Restart:
 		n.Restart(!f.Forget)
+	case Restore:
+		n.Restart(true)
+		keepOnlyGuard(n)
+	case Promote:
+		n.Promote()
+		keepOnlyGuard(n)
+	case Flush:
+		n.Wipe()
 	case Rate:
 		w.rates[i] = f.Much
 	case Step:
 		n.ShiftClock(f.For)
+	}
+}
+
+// keepOnlyGuard leaves nothing to a node but its guard: the oldest data that it can
+// come back with.
+func keepOnlyGuard(n *memnode.Node) {
+	n.Delete(keyspace.Tokens())
+	for _, name := range lockNames {
+		n.Delete(keyspace.Lease(name))
 	}
 }
 

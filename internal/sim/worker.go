@@ -20,14 +20,50 @@ type worker struct {
 	claiming bool
 }
 
-// think lets some time go by before the worker wants a name.
+// think is what follows a lease, or the failure to get one.
 func (k *worker) think() {
+	if k.brief() {
+		k.quit()
+	} else {
+		k.rest()
+	}
+}
+
+// rest lets some time go by before the worker wants a name.
+func (k *worker) rest() {
 	switch {
 	case k.claiming:
 		k.claim()
 	case !k.calm:
 		k.after(k.upTo(k.cfg.MinTTL/2), k.want)
 	}
+}
+
+const (
+	// briefLife is how long a process that lives for one lease only tries to get
+	// it, and quitLimit how long its last words may take.
+	briefLife = time.Second
+	quitLimit = 250 * time.Millisecond
+)
+
+// quit ends the process in good order: it claims the time that it has seen of
+// quarantines. Another, with the same wishes, takes its place.
+func (k *worker) quit() {
+	c := k.client
+	for _, p := range c.peers {
+		if p.quarantine != nil {
+			c.counts.add("client: quit while a node was in quarantine")
+			p.watch()
+		}
+	}
+	c.after(quitLimit, func() {
+		if c.calm && !k.claiming {
+			return
+		}
+		c.exit()
+		next := &worker{client: c, claiming: k.claiming, claims: k.claims}
+		c.after(c.upTo(c.cfg.MinTTL/10), next.rest)
+	})
 }
 
 // claim makes a worker of the second phase want the next of its names, until
@@ -38,6 +74,9 @@ func (k *worker) claim() {
 		return
 	}
 	k.tries, k.limit = 0, k.end
+	if k.brief() {
+		k.limit = k.now.Add(briefLife)
+	}
 	k.req = request{name: k.claims[0], ttl: k.cfg.MaxTTL, minValidity: k.cfg.MaxTTL / 2}
 	k.try()
 }
@@ -80,7 +119,7 @@ func (k *worker) decided(won bool) {
 	}
 	held, remaining := k.attempt.heldBy()
 	k.counts.either(held, "backoff: held", "backoff: split")
-	pause := core.Backoff(k.tries, k.now.Sub(k.attempt.begun), held, remaining, k.rnd.Uint64())
+	pause := core.Backoff(k.tries, k.now.Sub(k.attempt.begun), held || k.attempt.hopeless, remaining, k.rnd.Uint64())
 	k.tries++
 	k.after(pause, k.try)
 }

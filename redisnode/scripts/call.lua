@@ -3,7 +3,8 @@
 -- KEYS   1 the guard, 2 the hash of token counters, 2+i the lease of operation i
 -- ARGV   1 the guard the node must show before it grants, 2 MaxTTL in ms,
 --        then seven for each operation:
---          kind    A acquire, X extend, J join, R raise, P replace: need the guard;
+--          kind    A acquire, J join, P replace: need the guard;
+--                  X extend, R raise: a quarantine of the same configuration does;
 --                  d release, b break, n break now, i inspect: always run
 --          id      the attempt: the caller's own, or the one to break
 --          amount  the ttl in ms (A X J P), the stored number (R)
@@ -13,7 +14,8 @@
 --          label   a space and the owner label, or empty (A J P)
 -- REPLY  strings: TIME in µs, the guard on the node (empty if there is none or
 --        no operation needs it), then one for each operation:
---          G <number>, Y, A, S, N, W, E <message>
+--          G <number>, g <number> (the counter rests on the clock),
+--          Y, A, S, N, W, E <message>
 --          H or B <number> <ms left> <id> <owner>
 --          F <number> <ms left> <sha1 of the value>
 --        number there: the highest given out in the shard (A J R P), the one
@@ -23,21 +25,13 @@
 -- that no failure leaves a lease whose number could be given out again. An
 -- operation that then does not succeed leaves a gap, which harms nothing.
 
-local call, find, match, sub, format = redis.call, string.find, string.match, string.sub, string.format
-local EXACT, SLACK = 9007199254740992, 250 -- the first number not counted exactly; ms
+local SLACK = 250 -- ms
 local ops, maxttl = #KEYS - 2, tonumber(ARGV[2])
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local shown, trusted = '', false -- the guard on the node; whether this process may grant
+local shown, votes, prolongs = '', false, false -- the guard on the node; what this process may do
 local high, given, answers = {}, {}, {} -- by shard; by operation; by operation
-
--- Digits only: tonumber alone takes 0x10, 1e3 and blanks as well.
-local function num(s)
-  if s and #s <= 16 and find(s, '^%d+$') then
-    local n = tonumber(s, 10)
-    if n < EXACT then return n end
-  end
-end
+local grant = 'G '
 
 -- The TIME after which the caller has given an operation up: false for none, nil
 -- if it is no number.
@@ -64,7 +58,7 @@ local function carryOut(i)
   local newid = kind == 'P' and sub(ARGV[o + 5], 1, 32)
   if kind == 'A' or kind == 'J' then
     if call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', amount) then
-      return kind == 'A' and 'G ' .. given[i] or 'Y'
+      return kind == 'A' and grant .. given[i] or 'Y'
     end
   end
   local value = call('GET', key)
@@ -87,7 +81,7 @@ local function carryOut(i)
     if holder == id and not broken and num(f) == num(amount) then return 'Y' end
   elseif kind ~= 'i' and holder == (newid or id) and not broken then
     call('PEXPIRE', key, amount, 'GT') -- passes out of memory, never shortens
-    return (kind == 'A' or kind == 'P') and 'G ' .. f or 'Y'
+    return (kind == 'A' or kind == 'P') and grant .. f or 'Y'
   end
 
   local left = call('PTTL', key)
@@ -105,7 +99,7 @@ local function carryOut(i)
   end
   if kind == 'P' and holder == id and not broken then
     call('SET', key, newid .. ':' .. given[i] .. owner, 'PX', format('%.0f', math.max(left, num(amount))))
-    return 'G ' .. given[i]
+    return grant .. given[i]
   end
   if over and kind < 'a' then call('PEXPIRE', key, ARGV[2]) end
   local number = high[shard] and format('%.0f', high[shard]) or f
@@ -113,11 +107,11 @@ local function carryOut(i)
 end
 
 -- What the operations need.
-local grants, raises, fields = false, false, {'floor'}
+local guarded, raises, fields = false, false, {'floor', 'clock'}
 for i = 1, ops do
   local o = 7 * i - 4
   if ARGV[o] < 'a' then
-    grants = true
+    guarded = true
     if ARGV[o] == 'R' then raises = true end
     if ARGV[o + 4] ~= '' then fields[#fields + 1] = ARGV[o + 4] end
   end
@@ -125,23 +119,26 @@ end
 
 -- The process that would grant compares itself: run_id is drawn at its start,
 -- whatever data it loaded and whatever stands between it and the caller.
-if grants then
+if guarded then
   local ok, guard = pcall(call, 'GET', KEYS[1])
   if ok and guard then shown = guard end
-  if shown == ARGV[1] then
-    local run = match(call('INFO', 'server'), 'run_id:([^\r\n]+)')
-    trusted = run ~= nil and sub(shown, 1, #run + 1) == run .. '|'
+  local life, nonce, conf = parts(shown)
+  if life and (nonce or shown == ARGV[1]) and life == identity(call('INFO', 'server', 'replication')) then
+    local _, other, wanted = parts(ARGV[1])
+    votes = not nonce
+    prolongs = votes or (not other and conf == wanted)
   end
 end
 
 -- The counters.
-if trusted then
+if prolongs then
   local raised, fault = {}, nil
-  if #fields > 1 then
+  if #fields > 2 then
     local ok, got = pcall(call, 'HMGET', KEYS[2], unpack(fields))
     if ok then
       local floor = num(got[1] or '0')
-      for j = 2, #fields do
+      if got[2] then grant = 'g ' end
+      for j = 3, #fields do
         local n = num(got[j] or '0')
         high[fields[j]] = n and floor and math.max(n, floor)
       end
@@ -154,7 +151,9 @@ if trusted then
     local kind, shard = ARGV[o], ARGV[o + 4]
     if kind < 'a' then
       local amount, number, last = num(ARGV[o + 2]), shard == '' and 0 or num(ARGV[o + 3]), lastGood(kind, ARGV[o + 5])
-      if not amount or amount < 1 or not number or last == nil then
+      if not votes and kind ~= 'X' and kind ~= 'R' then
+        answers[i] = 'N'
+      elseif not amount or amount < 1 or not number or last == nil then
         answers[i] = 'E bad number'
       elseif last and last > 0 and now > last then
         answers[i] = 'S'
@@ -192,7 +191,7 @@ end
 local reply = {format('%.0f', now), shown}
 for i = 1, ops do
   local answer = answers[i]
-  if not answer and ARGV[7 * i - 4] < 'a' and not trusted then answer = 'N' end
+  if not answer and ARGV[7 * i - 4] < 'a' and not prolongs then answer = 'N' end
   if not answer then
     local ok, said = pcall(carryOut, i)
     answer = ok and said or failure(said)

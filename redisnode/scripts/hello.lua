@@ -1,38 +1,75 @@
--- Introduces a client: compares its configuration with the node's, takes it
--- where there is none, and says who the node is.
+-- Introduces a client: compares its configuration with the node's, begins a
+-- quarantine where the node may have forgotten something, and says who it is.
 --
--- KEYS   1 the guard
--- ARGV   1 the configuration, 2 whether to change anything: 1, or 0 to only look
--- REPLY  strings: TIME in µs, the standing (ok, new, adopted, mismatch; to a
---        look: what it would be), the guard that goes with it, the guard before
---        (adopted, else empty), run_id, version, role, mode, maxmemory in bytes,
---        its policy
+-- KEYS   1 the guard, 2 the hash of the quarantine, 3 the hash of token counters
+-- ARGV   1 the configuration
+--        2 the intent: g greet, l look (change nothing), d declare (a node without
+--          configuration takes it and votes), s suspect (its data went back)
+--        3 the nonce of a quarantine that begins now
+--        4 the guard that is suspected (s)
+-- REPLY  strings: TIME in µs, the standing (ok, new, quarantined, mismatch), the
+--        guard, 1 if that was changed (to a look: would be), the guard before,
+--        the credit in ms, 1 if the counters were kept, 1 if they rest on the
+--        clock, life, run_id, version, role, address of the master of a replica,
+--        mode, maxmemory in bytes, its policy
 
-local time = redis.call('TIME')
-local info = '\n' .. redis.call('INFO', 'server') .. '\n' .. redis.call('INFO', 'replication')
-  .. '\n' .. redis.call('INFO', 'memory')
-local function field(name) return string.match(info, '\n' .. name .. ':([^\r\n]*)') or '' end
+local time, conf, intent, nonce = call('TIME'), ARGV[1], ARGV[2], ARGV[3]
+local info = '\n' .. call('INFO', 'server', 'replication', 'memory')
+local function field(name) return match(info, '\n' .. name .. ':([^\r\n]*)') or '' end
 
-local run = field('run_id')
-local own = run .. '|' .. ARGV[1]
-local shown = redis.call('GET', KEYS[1])
-local standing, previous = 'ok', ''
-if not shown then
-  standing = 'new'
-elseif shown ~= own then
-  -- A guard of another run_id: the process restarted, or its data came from elsewhere.
-  local bar = string.find(shown, '|', 1, true)
-  if bar and string.sub(shown, bar + 1) == ARGV[1] then
-    standing, previous = 'adopted', shown
-  else
-    standing, own = 'mismatch', shown
-  end
+-- Whether a client with our configuration may use a node with that one: the epoch
+-- is the node's to say, and a protocol one older is spoken, too.
+local function accepts(stored)
+  local _, protocol, rest = match(stored, '^(%d+)|(%d+)|(.*)$')
+  local _, own, ours = match(conf, '^(%d+)|(%d+)|(.*)$')
+  return rest == ours and (protocol == own or tonumber(protocol) == tonumber(own) - 1)
 end
--- A replica refuses the write, and the caller would not learn what it is.
-if ARGV[2] == '1' and (standing == 'new' or standing == 'adopted') and field('role') == 'master' then
-  redis.call('SET', KEYS[1], own)
+
+local life = identity(info)
+local shown = call('GET', KEYS[1])
+local own, was, stored = nil, nil, nil -- life and nonce shown, configuration
+if shown then own, was, stored = parts(shown) end
+
+local standing
+local guard, quarantine = shown or '', was
+if not life or (not shown and intent == 'l') then
+  standing = 'new' -- a replica takes nothing; the client sees what it is
+elseif shown and not own then
+  standing = 'mismatch'
+elseif intent == 'd' and (not shown or stored == '-') then
+  guard, quarantine, stored = life .. '|' .. conf, nil, conf
+elseif not shown then
+  quarantine, stored = nonce, '-'
+  guard = 'quarantine:' .. life .. ':' .. nonce .. '|-'
+elseif own ~= life or (intent == 's' and shown == ARGV[4]) then
+  quarantine = nonce
+  guard = 'quarantine:' .. life .. ':' .. nonce .. '|' .. stored
 end
+local changed = guard ~= (shown or '')
+if not standing then
+  if stored ~= '-' and not accepts(stored) then standing = 'mismatch'
+  elseif quarantine then standing = 'quarantined'
+  elseif changed then standing = 'new'
+  else standing = 'ok' end
+end
+if changed and intent ~= 'l' then
+  call('SET', KEYS[1], guard)
+  call('DEL', KEYS[2])
+  if quarantine then call('HSET', KEYS[2], 'nonce', quarantine, 'credit', '0') end
+end
+
+local credit, kept = '0', ''
+if standing == 'quarantined' then
+  local q = call('HMGET', KEYS[2], 'nonce', 'credit', 'kept')
+  if q[1] == quarantine then credit = format('%.0f', num(q[2]) or 0) end
+  if q[3] == '1' and not changed then kept = '1' end
+end
+local counters, fields = pcall(call, 'HMGET', KEYS[3], 'clock') -- no hash: calls say so
+local clock = counters and fields[1] and '1' or ''
+local master = ''
+if field('role') == 'slave' then master = field('master_host') .. ':' .. field('master_port') end
 return {
-  string.format('%.0f', time[1] * 1000000 + time[2]), standing, own, previous, run, field('redis_version'),
-  field('role'), field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),
+  format('%.0f', time[1] * 1000000 + time[2]), standing, guard, changed and '1' or '', changed and shown or '', credit,
+  kept, clock, life or '', field('run_id'), field('redis_version'), field('role'), master,
+  field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"example.com/redlock/internal/node"
 	"example.com/redlock/internal/nodemodel"
@@ -54,6 +55,10 @@ func (w *world) meddle(restartEvery int) {
 		w.spoilCounters()
 	case 6:
 		w.spoilGuard()
+	case 7, 8, 9:
+		w.watch()
+	case 10:
+		w.promote()
 	default:
 		w.setForeign(key, w.value())
 	}
@@ -98,37 +103,49 @@ func (w *world) setField(key, field, text string) {
 // spoilGuard stores a guard that is none, or one of another process: data
 // that came from elsewhere.
 func (w *world) spoilGuard() {
-	text := pick(w.rnd, "junk", "", usualConf.Guard("another"), usualConf.Guard("another"))
+	text := pick(w.rnd, "junk", "", usualConf.Guard("another"), usualConf.Guard("another"), "quarantine:x", "quarantine:x|-",
+		"quarantine:"+w.model.Life()+":|-", "quarantine:"+w.model.Life()+":5f|-", "quarantine:"+w.model.Life()+":5f|"+usualConf.String(),
+		"quarantine:other:5f|-", "quarantine:other:5f|"+usualConf.String(), w.model.Life()+"|1|0|"+strings.SplitN(usualConf.String(), "|", 3)[2])
 	w.do("SET", w.keys.Guard(), text)
 	w.model.Set(w.keys.Guard(), nodemodel.Value{Text: text})
 	if w.rnd.IntN(4) == 0 {
 		return
 	}
 	w.hello()
-	// Come back from junk, or nothing would be granted any more.
-	if w.rnd.IntN(4) > 0 {
-		w.do("DEL", w.keys.Guard())
-		w.model.Delete(w.keys.Guard())
-		w.hello()
+}
+
+// promote makes the server a replica of nothing, and a master again.
+func (w *world) promote() {
+	if w.embedded {
+		return // never a replica
 	}
+	w.do("REPLICAOF", "127.0.0.1", "1")
+	w.do("REPLICAOF", "NO", "ONE")
+	w.model.Promote(w.info("replication", "master_replid2"))
+	w.promotions++
+	w.hello()
 }
 
 // compareState compares all keys and takes over the server's deadlines, so
 // that small differences do not add up.
 func (w *world) compareState() {
 	for _, key := range append(w.leaseKeys(), w.keys.Guard()) {
+		kind, text := w.text("TYPE", key), ""
+		if kind == "string" {
+			text = w.text("GET", key)
+		}
 		left, expires := w.deadline(key)
 		v, ok := w.model.Get(key, 0)
-		if ok && v.Expires != 0 && left != -1 && left <= 2*toleranceMS {
+		if ok && v.Expires != 0 && v.Expires-w.now()/1000 <= 2*toleranceMS {
 			continue // expiring, or just expired
 		}
-		if kind := w.text("TYPE", key); ok != (kind == "string") || !ok && (left == -2) == w.isHash(key) {
+		if ok != (kind == "string") || !ok && (left == -2) == w.isHash(key) {
 			w.fail(key, fmt.Sprintf("type %s, model has a string: %v", kind, ok))
 		}
 		if !ok {
 			continue
 		}
-		if text := w.text("GET", key); text != v.Text {
+		if text != v.Text {
 			w.fail(key, fmt.Sprintf("server %q, model %q", text, v.Text))
 		}
 		if (left == -1) != (v.Expires == 0) {
@@ -142,7 +159,8 @@ func (w *world) compareState() {
 			w.model.Set(key, v)
 		}
 	}
-	w.compareCounters()
+	w.compareHash(w.keys.Tokens(), counterFields())
+	w.compareHash(w.keys.Quarantine(), []string{"nonce", "credit"})
 }
 
 // deadline returns what PTTL says, and the millisecond it means.
@@ -162,36 +180,35 @@ func (w *world) isHash(key string) bool {
 	return ok
 }
 
-func (w *world) compareCounters() {
-	tokens := w.keys.Tokens()
-	if text, ok := w.model.Get(tokens, 0); ok {
-		if got := w.text("GET", tokens); got != text.Text {
-			w.fail(tokens, got)
+func (w *world) compareHash(key string, fields []string) {
+	if text, ok := w.model.Get(key, 0); ok {
+		if got := w.text("GET", key); got != text.Text {
+			w.fail(key, got)
 		}
 		return
 	}
-	m := w.do("HGETALL", tokens)
+	m := w.do("HGETALL", key)
 	got, err := m.AsStrMap()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	n := 0
-	for _, field := range counterFields() {
-		text, ok := w.model.Field(tokens, field)
+	for _, field := range fields {
+		text, ok := w.model.Field(key, field)
 		if got[field] != text {
-			w.fail(tokens, fmt.Sprintf("%s: server %q, model %q", field, got[field], text))
+			w.fail(key, fmt.Sprintf("%s: server %q, model %q", field, got[field], text))
 		}
 		if ok {
 			n++
 		}
 	}
 	if len(got) != n {
-		w.fail(tokens, fmt.Sprintf("server %q, model has %d", got, n))
+		w.fail(key, fmt.Sprintf("server %q, model has %d", got, n))
 	}
 }
 
 func counterFields() []string {
-	fields := map[string]bool{node.FloorField: true}
+	fields := map[string]bool{node.FloorField: true, node.ClockField: true}
 	for _, name := range names {
 		fields[strconv.Itoa(node.Shard(name))] = true
 	}
@@ -210,7 +227,7 @@ func (w *world) fail(key, what string) {
 // adopt makes the model equal to the server after a batch that could not be
 // compared.
 func (w *world) adopt() {
-	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Tokens()) {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Tokens(), w.keys.Quarantine()) {
 		w.model.Delete(key)
 		switch w.text("TYPE", key) {
 		case "string":

@@ -71,7 +71,7 @@ func (f *fixture) open(url string) *redisnode.Node {
 
 func (f *fixture) hello() {
 	f.t.Helper()
-	h, err := f.node.Hello(f.t.Context(), node.Hello{Keys: f.keys, Conf: usualConf})
+	h, err := f.node.Hello(f.t.Context(), node.Hello{Keys: f.keys, Conf: usualConf, Intent: node.Declare})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestTokensWithinACall(t *testing.T) {
 func TestB79Permissions(t *testing.T) {
 	f := setUp(t)
 	f.do("ACL", "SETUSER", "minimal", "on", ">pw", "~redlock:*", "+eval", "+time", "+info", "+get", "+set", "+del", "+pttl",
-		"+pexpire", "+hmget", "+hset", "+hdel")
+		"+pexpire", "+hmget", "+hset", "+hdel", "+hgetall")
 	f.do("ACL", "SETUSER", "noinfo", "on", ">pw", "~*", "+@all", "-info")
 	f.do("ACL", "SETUSER", "nokeys", "on", ">pw", "~other:*", "+@all")
 	f.do("ACL", "SETUSER", "noeval", "on", ">pw", "~*", "+@all", "-@scripting")
@@ -331,7 +331,7 @@ func TestB79Permissions(t *testing.T) {
 	of := func(user string) *redisnode.Node {
 		return f.open("redis://" + user + ":pw@" + f.server.Addr())
 	}
-	hello := node.Hello{Keys: f.keys, Conf: usualConf}
+	hello := node.Hello{Keys: f.keys, Conf: usualConf, Intent: node.Declare}
 	if _, err := of("minimal").Hello(t.Context(), hello); err != nil {
 		t.Error(err)
 	}

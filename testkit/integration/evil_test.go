@@ -63,6 +63,9 @@ func TestB80AReleaseThatTheServerRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeLocker(t, lk) })
+	if _, err := lk.Init(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 
 	l := take(t, lk, "x", &redlock.AcquireOptions{TTL: longTTL})
 	failures.Store(6) // two for each node

@@ -118,8 +118,23 @@ func open(t testing.TB, urls []string, o *redlock.Options) *redlock.Locker {
 	return openAsIs(t, urls, &settings)
 }
 
-// openAsIs leaves the options alone, but for the logger.
+// openAsIs leaves the options alone, but for the logger. The nodes are new when a
+// test opens them for the first time.
 func openAsIs(t testing.TB, urls []string, o *redlock.Options) *redlock.Locker {
+	t.Helper()
+	lk := openBlank(t, urls, o)
+	conf := fmt.Sprint(t.Name(), urls, o.Namespace, o.Cluster, o.PlainKeys, o.MaxTTL, o.Quorum)
+	if _, known := declared.LoadOrStore(conf, true); !known {
+		_, _ = lk.Init(t.Context(), nil) // some nodes may be made not to vote
+	}
+	return lk
+}
+
+// declared has the configurations that were opened, by test.
+var declared sync.Map
+
+// openBlank does not declare the nodes.
+func openBlank(t testing.TB, urls []string, o *redlock.Options) *redlock.Locker {
 	t.Helper()
 	settings := *o
 	if settings.Logger == nil {

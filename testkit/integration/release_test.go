@@ -277,6 +277,7 @@ func TestCloseDuringAcquires(t *testing.T) {
 	t.Parallel()
 	ns := startProxied(t, 3)
 	ns.delay(2*time.Millisecond, ns.all()...)
+	ns.open(nil) // declares them
 	for round := range 30 {
 		lk, err := redlock.Open(t.Context(), ns.urls(), &redlock.Options{NodeTimeout: generous, Logger: quiet})
 		if err != nil {

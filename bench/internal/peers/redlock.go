@@ -17,7 +17,7 @@ func openRedlock(ctx context.Context, s Settings) (Peer, error) {
 		return nil, err
 	}
 	if s.Own {
-		if _, err := lk.Init(ctx); err != nil {
+		if _, err := lk.Init(ctx, nil); err != nil {
 			_ = lk.Close(ctx) // the first error says more
 			return nil, err
 		}

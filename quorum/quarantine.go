@@ -1,0 +1,305 @@
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
+)
+
+// watchQuarantineEvery is how often the time that has passed is claimed.
+const watchQuarantineEvery = time.Second
+
+// quarantine is what a peer knows of a node that does not vote.
+type quarantine struct {
+	*core.Quarantine
+	guard string // what the node shows: the quarantine by name
+	blank bool   // it has no configuration, and so no leases
+	kept  bool   // its counters have forgotten nothing
+	stuck bool   // it was said that it cannot be lifted
+	tries int    // to lift it
+}
+
+// quarantinedError is why a node does not vote, and for how long.
+type quarantinedError struct {
+	blank bool
+	left  time.Duration
+}
+
+func (e *quarantinedError) Error() string {
+	why := "restarted, or was given other data"
+	if e.blank {
+		why = "blank: if it is new, declare it with init"
+	}
+	return fmt.Sprintf("%s; votes in %v", why, e.left.Round(100*time.Millisecond))
+}
+
+func (e *quarantinedError) Unwrap() error { return backend.ErrQuarantined }
+
+// inTheWay says which nodes the quarantine of keeps an attempt from a quorum, and
+// for how long.
+func inTheWay(votes []backend.Vote, left time.Duration) error {
+	var nodes []string
+	for _, v := range votes {
+		if v.Outcome == backend.OutcomeQuarantined {
+			nodes = append(nodes, v.Node)
+		}
+		var q *quarantinedError
+		if errors.As(v.Err, &q) && q.blank {
+			nodes[len(nodes)-1] += " (blank: if it is new, declare it with init)"
+		}
+	}
+	return fmt.Errorf("%w: %s; enough nodes vote in %v", backend.ErrQuarantined, strings.Join(nodes, ", "),
+		left.Round(100*time.Millisecond))
+}
+
+func (q *quarantine) err(now core.Instant) error {
+	return &quarantinedError{blank: q.blank, left: q.Left(now)}
+}
+
+// serves reports whether the node does what k asks for while it does not vote:
+// a lease that it still has may be kept up.
+func (q *quarantine) serves(k node.Kind) bool { return !k.Guarded() || !k.Votes() && !q.blank }
+
+// newNonce returns a name for a quarantine.
+func newNonce() string {
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails (crypto/rand since Go 1.24)
+	return hex.EncodeToString(raw[:])
+}
+
+// newQuarantine returns what a reply says of a quarantine.
+func (p *peer) newQuarantine(r node.HelloReply) *quarantine {
+	shown, _ := node.ParseGuard(r.Guard)
+	q := &quarantine{guard: r.Guard, blank: shown.Conf == node.NoConf, kept: r.Kept}
+	q.Quarantine = core.NewQuarantine(p.backend.quarantineTime(q))
+	q.Saw(p.backend.clock.Awake(), time.Duration(r.Credit)*time.Millisecond)
+	return q
+}
+
+// quarantineTime is how long q has to last. A node without configuration had ours,
+// if others have it.
+func (b *Backend) quarantineTime(q *quarantine) time.Duration {
+	return core.QuarantineTime(b.cfg.MaxTTL, b.cfg.DriftRate, !q.blank || b.confSeen.Load())
+}
+
+// enterQuarantine takes in that the node does not vote.
+func (p *peer) enterQuarantine(r node.HelloReply) {
+	now := p.backend.clock.Awake()
+	if p.quarantine == nil || p.quarantine.guard != r.Guard {
+		p.quarantine = p.newQuarantine(r)
+		left, err := p.quarantine.Left(now), p.quarantine.err(now)
+		p.log(slog.LevelWarn, "redlock: node does not vote, because it may have forgotten leases",
+			"node", p.node.Name(), "reason", err)
+		p.tell(backend.Event{Kind: backend.EventNodeQuarantined, Took: left, Err: err})
+	}
+	p.quarantine.Saw(now, time.Duration(r.Credit)*time.Millisecond)
+	p.armWatcher()
+}
+
+// leaveQuarantine takes in that the node votes.
+func (p *peer) leaveQuarantine(r node.HelloReply) {
+	if p.quarantine == nil {
+		return
+	}
+	p.quarantine = nil
+	var basis error
+	if r.ByClock {
+		basis = errByClock
+	}
+	p.log(slog.LevelInfo, "redlock: node votes again", "node", p.node.Name(), "tokens by clock", r.ByClock)
+	p.event(backend.EventNodeLifted, basis)
+}
+
+var errByClock = errors.New("too few nodes could tell the tokens given out: their order rests on clocks")
+
+// armWatcher makes watch run in a while, or when the quarantine is over.
+func (p *peer) armWatcher() {
+	if p.watcher != nil || p.shut {
+		return
+	}
+	in := watchQuarantineEvery
+	p.quarantine.Require(p.backend.quarantineTime(p.quarantine))
+	if left := p.quarantine.Left(p.backend.clock.Awake()); left > 0 {
+		in = min(in, left+time.Millisecond)
+	}
+	p.watcher = time.AfterFunc(in, func() { p.watch(p.backend.ctx) })
+}
+
+// watch claims the time that the quarantine has lasted, and ends it if that is
+// enough.
+func (p *peer) watch(ctx context.Context) {
+	p.mu.Lock()
+	p.watcher = nil
+	q := p.quarantine
+	if q == nil || p.shut {
+		p.mu.Unlock()
+		return
+	}
+	p.armWatcher()
+	p.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, greetLimit)
+	defer cancel()
+	reply, err := p.claim(ctx, q)
+	switch {
+	case err != nil:
+		// The next time, or whoever greets the node, will say more.
+	case !reply.Known:
+		p.recheck()
+	case q.over(p):
+		lasted := q.Need().Milliseconds()
+		if p.endQuarantine(ctx, q, lasted, p.mayLift) {
+			p.recheck()
+		}
+	}
+}
+
+// claim tells the node for how long its quarantine has lasted.
+func (p *peer) claim(ctx context.Context, q *quarantine) (node.WatchReply, error) {
+	p.mu.Lock()
+	credit := q.Credit(p.backend.clock.Awake())
+	p.mu.Unlock()
+	reply, err := p.node.Watch(ctx, node.Watch{Keys: p.backend.keys, Guard: q.guard, Credit: credit.Milliseconds()})
+	if err == nil {
+		p.mu.Lock()
+		q.Saw(p.backend.clock.Awake(), time.Duration(reply.Credit)*time.Millisecond)
+		p.mu.Unlock()
+	}
+	return reply, err
+}
+
+// over reports whether the quarantine has lasted long enough.
+func (q *quarantine) over(p *peer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.Require(p.backend.quarantineTime(q))
+	return q.Left(p.backend.clock.Awake()) == 0
+}
+
+// endQuarantine lifts the quarantine of the node once it has a credit of lasted
+// milliseconds. What the others have given out, asked for only now, is where its
+// counters begin; may decides whether that will do. It reports whether the node
+// has been told, or says that it is in no such quarantine any more.
+func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, may func(byClock bool, voting int) bool) bool {
+	clock, err := p.claim(ctx, q) // for the time that the node has now
+	if err != nil {
+		return false
+	}
+	reports := p.backend.tokenReports(ctx, p)
+	voting := 0
+	for _, r := range reports {
+		if r.Voting {
+			voting++
+		}
+	}
+	floor, byClock := core.Floor(len(p.backend.peers), p.backend.cfg.Quorum, reports, clock.Time)
+	if !may(byClock && !q.kept, voting) {
+		return false
+	}
+	reply, err := p.node.Watch(ctx, node.Watch{
+		Keys: p.backend.keys, Guard: q.guard, Lift: true, Need: lasted,
+		Conf: p.backend.conf.String(), Floor: floor, ByClock: byClock,
+	})
+	return err == nil && (reply.Lifted || !reply.Known)
+}
+
+// maxLiftTries is how often the end of a quarantine is put off because a node
+// that should be able to tell its counters does not answer.
+const maxLiftTries = 3
+
+// mayLift reports whether the node may count on from its clock, if that is what
+// its floor rests on.
+func (p *peer) mayLift(byClock bool, voting int) bool {
+	switch {
+	case !byClock:
+		return true
+	case p.backend.cfg.CounterOnly:
+		p.mu.Lock()
+		defer p.unlock()
+		if p.quarantine != nil && !p.quarantine.stuck {
+			p.quarantine.stuck = true
+			p.log(slog.LevelError, "redlock: node stays in quarantine: too few nodes can tell the tokens given out, and CounterOnly is set",
+				"node", p.node.Name())
+		}
+		return false
+	}
+	if voting >= p.backend.votingBut(p) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quarantine != nil {
+		p.quarantine.tries++
+	}
+	return p.quarantine == nil || p.quarantine.tries >= maxLiftTries
+}
+
+// votingBut is how many other nodes vote, as far as is known.
+func (b *Backend) votingBut(p *peer) int {
+	count := 0
+	for _, other := range b.peers {
+		if other == p {
+			continue
+		}
+		other.mu.Lock()
+		if other.ready && other.quarantine == nil && other.stalled == 0 {
+			count++
+		}
+		other.mu.Unlock()
+	}
+	return count
+}
+
+// tokenReports asks all nodes but p for the largest number they have given out.
+func (b *Backend) tokenReports(ctx context.Context, p *peer) []core.TokenReport {
+	reports := make([]core.TokenReport, len(b.peers))
+	var wg sync.WaitGroup
+	for i, other := range b.peers {
+		if other != p {
+			wg.Go(func() { reports[i] = other.tokenReport(ctx) })
+		}
+	}
+	wg.Wait()
+	return reports
+}
+
+// tokenReport asks the node for the largest number it has given out, as the
+// guard that it shows now allows.
+func (p *peer) tokenReport(ctx context.Context) core.TokenReport {
+	hello, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Intent: node.Look})
+	if err != nil || p.judge(hello) != nil {
+		return core.TokenReport{}
+	}
+	reply, err := p.node.Tokens(ctx, node.Tokens{Keys: p.backend.keys, Guard: hello.Guard})
+	if err != nil {
+		return core.TokenReport{}
+	}
+	return core.TokenReport{Voting: reply.Voting, Highest: reply.Highest, ByClock: reply.ByClock}
+}
+
+// claimLast claims the time that has passed in all quarantines: a client that is
+// closed early has watched them, too.
+func (b *Backend) claimLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxNodeTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range b.peers {
+		p.mu.Lock()
+		watching := p.quarantine != nil
+		p.mu.Unlock()
+		if watching {
+			wg.Go(func() { p.watch(ctx) })
+		}
+	}
+	wg.Wait()
+}

@@ -1,0 +1,32 @@
+-- Goes before each of the other scripts: numbers, and who this process is. It
+-- reads no KEYS and no ARGV, writes nothing, and gives no reply of its own.
+
+local call, find, match, sub, format = redis.call, string.find, string.match, string.sub, string.format
+local EXACT = 9007199254740992 -- the first number that is not counted exactly
+
+-- Digits only: tonumber alone takes 0x10, 1e3 and blanks as well.
+local function num(s)
+  if s and #s <= 16 and find(s, '^%d+$') then
+    local n = tonumber(s, 10)
+    if n < EXACT then return n end
+  end
+end
+
+-- The process in its present term as a master, from INFO server and replication:
+-- its run_id, and once it has been promoted what it replaced, because its data
+-- may be older than what it had granted before. Nil for a replica.
+local function identity(info)
+  local run, before = match(info, '\nrun_id:([^\r\n]+)'), match(info, '\nmaster_replid2:([^\r\n]+)')
+  if not find(info, '\nrole:master') then return nil end
+  if before and find(before, '[^0]') then return run .. '.' .. sub(before, 1, 12) end
+  return run
+end
+
+-- A guard taken apart: the life it names, the nonce of the quarantine (nil for
+-- none), and the configuration. Nil if it is no guard.
+local function parts(guard)
+  local life, nonce, conf = match(guard, '^quarantine:([^|:]+):([^|:]+)|(.*)$')
+  if life then return life, nonce, conf end
+  life, conf = match(guard, '^([^|:]+)|(.*)$')
+  return life, nil, conf
+end
