@@ -53,6 +53,13 @@ func (c *Client) Call(ctx context.Context, call *node.Call) (*node.Reply, error)
 	return c.node.Call(ctx, call)
 }
 
+// Scan returns a page of the names of leases.
+func (c *Client) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Scan(ctx, s)
+}
+
 // Close ends the calls of this client that are under way. What has been sent is
 // still carried out.
 func (c *Client) Close() error {

@@ -106,6 +106,11 @@ func ask[T any](ctx context.Context, n *Node, reply func(now int64) T) (T, error
 	return r, nil
 }
 
+// Scan returns a page of the names of leases.
+func (n *Node) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
+	return ask(ctx, n, func(now int64) node.ScanReply { return n.model.Scan(s, now) })
+}
+
 // Close ends the calls under way. What has been sent is still carried out.
 func (n *Node) Close() error {
 	n.mu.Lock()

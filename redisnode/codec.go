@@ -100,6 +100,47 @@ func flag(b bool) string {
 	return ""
 }
 
+// firstCursor is what begins a scan, and ends it.
+const firstCursor = "0"
+
+func encodeScan(s node.Scan) []string {
+	cursor := s.Cursor
+	if cursor == "" {
+		cursor = firstCursor
+	}
+	args := []string{"SCAN", cursor, "MATCH", s.Keys.Glob(s.Pattern), "COUNT", strconv.Itoa(s.Count)}
+	if s.Keys.Plain {
+		args = append(args, "TYPE", "string") // another type is the application's
+	}
+	return args
+}
+
+// encodeLeases returns the arguments of leases.lua behind two free places.
+func encodeLeases(keys []string) []string {
+	return append([]string{"", "", strconv.Itoa(len(keys))}, keys...)
+}
+
+func decodeScan(reply any) (keys []string, next string, err error) {
+	page, ok := reply.([]any)
+	if !ok || len(page) != 2 {
+		return nil, "", malformed(fmt.Sprintf("%T for a page", reply))
+	}
+	if next, ok = page[0].(string); !ok {
+		return nil, "", malformed(fmt.Sprintf("%T for a cursor", page[0]))
+	}
+	if next == firstCursor {
+		next = ""
+	}
+	keys, err = decodeList(page[1])
+	return keys, next, err
+}
+
+// decodeList reads strings, however many.
+func decodeList(reply any) ([]string, error) {
+	list, _ := reply.([]any)
+	return decodeTexts(reply, len(list))
+}
+
 // decodeCall reads the reply of call.lua to c. Whatever the server sent, it
 // returns a well-formed reply or an error.
 func decodeCall(c *node.Call, reply any) (*node.Reply, error) {

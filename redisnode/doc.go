@@ -5,5 +5,6 @@
 //
 // The server must let its user run EVAL, and in scripts TIME, INFO, GET, SET,
 // DEL, PTTL, PEXPIRE, HMGET, HSET and HDEL on the keys of the namespace.
+// Lists need SCAN and, with plain keys, GETRANGE.
 // EVALSHA and SCRIPT LOAD save bandwidth where they are allowed.
 package redisnode

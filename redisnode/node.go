@@ -40,6 +40,7 @@ type Node struct {
 	hello    script
 	watch    script
 	tokens   script
+	leases   script
 	evalOnly atomic.Bool
 }
 
@@ -73,7 +74,7 @@ func Open(rawURL string, o *Options) (*Node, error) {
 // without credentials. The Node closes conn.
 func New(conn Conn, name string) *Node {
 	n := &Node{name: name, conn: conn}
-	for name, s := range map[string]*script{"call": &n.call, "hello": &n.hello, "watch": &n.watch, "tokens": &n.tokens} {
+	for name, s := range map[string]*script{"call": &n.call, "hello": &n.hello, "watch": &n.watch, "tokens": &n.tokens, "leases": &n.leases} {
 		s.source = source(name)
 	}
 	return n
@@ -112,6 +113,32 @@ func ask[T any](ctx context.Context, n *Node, s *script, args []string, decode f
 	r, err := decode(reply)
 	if err != nil {
 		return none, &node.CallError{Sent: true, Err: err}
+	}
+	return r, nil
+}
+
+// Scan returns a page of the names of leases. It takes one command or, with plain
+// keys, whose values tell which are leases, two.
+func (n *Node) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
+	reply, err := n.conn.Do(ctx, encodeScan(s)...)
+	if err != nil {
+		return node.ScanReply{}, callError(err)
+	}
+	keys, next, err := decodeScan(reply)
+	if err == nil && s.Keys.Plain && len(keys) > 0 {
+		if reply, err = n.run(ctx, &n.leases, encodeLeases(keys)); err != nil {
+			return node.ScanReply{}, callError(err)
+		}
+		keys, err = decodeList(reply)
+	}
+	if err != nil {
+		return node.ScanReply{}, &node.CallError{Sent: true, Err: err}
+	}
+	r := node.ScanReply{Next: next}
+	for _, key := range keys {
+		if name, ok := s.Keys.Name(key); ok {
+			r.Names = append(r.Names, name)
+		}
 	}
 	return r, nil
 }

@@ -174,6 +174,29 @@ func (k Keyspace) Lease(name string) string {
 	return k.Namespace + ":{" + name + "}"
 }
 
+// Name is the name of the lock whose lease key is key; false if it is another
+// key.
+func (k Keyspace) Name(key string) (name string, ok bool) {
+	if k.Plain {
+		return key, !strings.HasPrefix(key, k.Namespace+":")
+	}
+	if key, ok = strings.CutPrefix(key, k.Namespace+":{"); !ok {
+		return "", false
+	}
+	return strings.CutSuffix(key, "}")
+}
+
+// Glob matches, as Redis understands it, the lease keys of the names that
+// pattern matches.
+func (k Keyspace) Glob(pattern string) string {
+	if k.Plain {
+		return pattern
+	}
+	return globEscaper.Replace(k.Namespace) + ":{" + pattern + "}"
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
 // Shards is the number of token counters on a node: a fixed number, so that
 // lock names leave nothing behind.
 const Shards = 4096
