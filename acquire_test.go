@@ -125,9 +125,8 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lk, _ := locktest.New(t, 3, nil)
 		_, all := lk.AcquireAll(t.Context(), []string{"a", "b"}, nil)
-		_, list := lk.List(t.Context(), "*")
 		_, shared := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{Mode: redlock.Shared})
-		for name, err := range map[string]error{"AcquireAll": all, "List": list, "Shared": shared} {
+		for name, err := range map[string]error{"AcquireAll": all, "Shared": shared} {
 			if !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -222,10 +222,25 @@ func (lk *Locker) Inspect(ctx context.Context, name string) (Status, error) {
 	return lk.backend.Inspect(ctx, name)
 }
 
-// List says who holds which of the names that match pattern. It is not built
-// yet.
+// List says who has which of the names that match pattern, sorted by name: what
+// Inspect says of each, without the names that nobody has. A lease on too few
+// nodes to be held is there too, as Partial, and a key that never expires, as
+// NoTTL.
+//
+// pattern is a glob over the bytes of a name, as Redis has it: * stands for any
+// number of them, ? for one, [abc], [a-z] and [^a-z] for one of a class, and a
+// backslash takes away the meaning of what follows. Empty, it matches all.
+//
+// The nodes look through all their keys, a page at a time, so that others are
+// not kept waiting: with millions of keys it takes seconds, which ctx bounds.
+// Of names taken or given back meanwhile some are listed. Nodes that do not
+// answer are said in Votes; if they are too many the error is ErrNoQuorum, and
+// what was found is returned with it.
 func (lk *Locker) List(ctx context.Context, pattern string) ([]Status, error) {
-	return nil, fmt.Errorf("redlock: List: %w", errors.ErrUnsupported)
+	if lk.closing.Err() != nil {
+		return nil, ErrClosed
+	}
+	return lk.backend.List(ctx, pattern)
 }
 
 // BreakOptions says how to break a lease.

@@ -31,6 +31,13 @@ type Backend interface {
 	ReleaseHandle(ctx context.Context, handle string) error
 	// Inspect says who holds a name, as far as a quorum can tell.
 	Inspect(ctx context.Context, name string) (Status, error)
+	// List says who has which of the names that match pattern, sorted by name:
+	// what Inspect says of each, without the names that nobody has. pattern is
+	// a glob on bytes: * for any number of them, ? for one, [abc] [a-z] [^a-z]
+	// for one of a class, a backslash before what is to stand for itself; empty,
+	// it matches all. One that cannot be read is an ErrBadOption. What was found
+	// comes with every other error, too.
+	List(ctx context.Context, pattern string) ([]Status, error)
 	// Break refuses the holder of a name further extensions, so that the name
 	// is free by the holder's deadline. With now it frees the name at once: the
 	// holder may still act.
@@ -131,6 +138,11 @@ type Status struct {
 	Name string
 	// Held tells whether one holder has a quorum.
 	Held bool
+	// Partial tells that nobody has a quorum, but somebody has some node: an
+	// attempt under way, or what was left of one; or a holder, if it is nodes
+	// that gave no answer which complete its quorum. What follows is then about
+	// whoever has most nodes.
+	Partial bool
 	// Foreign tells that the holder is no client of ours.
 	Foreign bool
 	// Broken tells that the lease cannot be extended any more.
@@ -139,9 +151,17 @@ type Status struct {
 	// Token is the holder's fencing token, or 0 if it cannot be told: an
 	// agreed token that only some nodes store, or a foreign holder.
 	Token fence.Token
+	// Since is about when the lease was taken, or zero if that cannot be told.
+	// No node stores it. It is an estimate from the token, which is made from
+	// the wall clock of whoever took the lease, but is larger if another clock
+	// was ahead; Resume takes anew.
+	Since time.Time
 	// Remaining is the time until a quorum of nodes would be free again if
-	// nobody extended.
+	// nobody extended, -1 if they never would.
 	Remaining time.Duration
+	// NoTTL tells that the key never expires on some node, which is no doing of
+	// ours: Votes say where.
+	NoTTL bool
 	// Votes says what each node answered.
 	Votes []Vote
 }

@@ -3,12 +3,9 @@ package quorum
 import (
 	"context"
 	"errors"
-	"sort"
 	"sync"
-	"time"
 
 	"example.com/redlock/backend"
-	"example.com/redlock/fence"
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -99,7 +96,7 @@ func (s *survey) depart(t *task) bool {
 }
 
 func (s *survey) answer(t *task, a node.Answer, at core.Instant) {
-	if s.note(t.lane, vote(s.name(t), t, a, at), a) {
+	if s.note(t.lane, vote(s.name(t), a, at.Sub(t.sent)), a) {
 		s.backend.ended()
 	}
 }
@@ -149,52 +146,16 @@ func (b *Backend) Inspect(ctx context.Context, name string) (backend.Status, err
 		return backend.Status{}, err
 	}
 	votes, answers := b.ask(ctx, node.Op{Kind: node.Inspect, Name: name}).result()
-	s := backend.Status{Name: name, Votes: votes}
-	answered := 0
-	holders := make(map[string][]int)
+	now := b.clock.Now()
+	views := make([]view, len(answers))
 	for i, a := range answers {
-		switch a.Code {
-		case node.Absent:
-			answered++
-		case node.Held, node.Broken, node.Foreign, node.WrongType:
-			answered++
-			holders[a.Holder] = append(holders[a.Holder], i)
-		}
+		views[i] = view{a, b.peers[i].latest(now)}
 	}
+	s, answered := b.status(name, votes, views)
 	if answered < b.cfg.Quorum {
 		return s, b.surveyError("inspect", name, votes, append(ctxReasons(ctx), backend.ErrNoQuorum)...)
 	}
-	for _, nodes := range holders {
-		if len(nodes) >= b.cfg.Quorum {
-			b.describe(&s, answers, nodes)
-		}
-	}
 	return s, nil
-}
-
-// describe says who the holder at the given nodes is.
-func (b *Backend) describe(s *backend.Status, answers []node.Answer, nodes []int) {
-	s.Held = true
-	first := answers[nodes[0]]
-	s.Owner = first.Owner
-	s.Foreign = first.Code == node.Foreign || first.Code == node.WrongType
-	ends := make([]time.Duration, 0, len(nodes))
-	tokens := make(map[uint64]int)
-	for _, i := range nodes {
-		a := answers[i]
-		s.Broken = s.Broken || a.Code == node.Broken
-		ends = append(ends, remaining(a))
-		if tokens[a.Token]++; !s.Foreign && tokens[a.Token] >= b.cfg.Quorum {
-			s.Token = fence.Token(a.Token)
-		}
-	}
-	// The name is free for a rival as soon as fewer than enough nodes to stop a
-	// quorum still have it.
-	sort.Slice(ends, func(i, j int) bool { return ends[i] < ends[j] })
-	blockers := len(answers) - b.cfg.Quorum + 1
-	if len(ends) >= blockers {
-		s.Remaining = ends[len(ends)-blockers]
-	}
 }
 
 // Break implements backend.Backend. It looks first, and then breaks what it saw:

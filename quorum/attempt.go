@@ -227,7 +227,7 @@ func (a *attempt) failed(t *task, err error, sent bool, at core.Instant, queued 
 // voted takes in the answer to the request for a vote.
 func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 	l := &a.lanes[t.lane]
-	l.vote = vote(l.vote.Node, t, ans, at)
+	l.vote = vote(l.vote.Node, ans, at.Sub(t.sent))
 	l.freed = ans.Code != node.Granted
 	ev := core.Event{Kind: core.Refused, Node: t.lane}
 	switch ans.Code {
@@ -414,9 +414,9 @@ func (a *attempt) votes() []backend.Vote {
 }
 
 // vote says in the public words what a node answered.
-func vote(name string, t *task, ans node.Answer, at core.Instant) backend.Vote {
+func vote(name string, ans node.Answer, took time.Duration) backend.Vote {
 	v := backend.Vote{
-		Node: name, Outcome: backend.OutcomeRefused, Took: at.Sub(t.sent),
+		Node: name, Outcome: backend.OutcomeRefused, Took: took,
 		Holder: ans.Holder, Owner: ans.Owner, Remaining: remaining(ans),
 	}
 	switch ans.Code {

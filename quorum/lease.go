@@ -188,7 +188,7 @@ func (a *attempt) renewed(t *task, ans node.Answer, at core.Instant) {
 		return // overtaken on its way back: what is known of the node is newer
 	}
 	l.heard = t.sent
-	l.vote = vote(l.vote.Node, t, ans, at)
+	l.vote = vote(l.vote.Node, ans, at.Sub(t.sent))
 	a.stepRenewal(at, ev)
 }
 

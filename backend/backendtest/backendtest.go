@@ -69,6 +69,7 @@ var cases = []struct {
 	{"Break", breakRefusesExtension},
 	{"BreakNow", breakNowFrees},
 	{"Inspect", inspect},
+	{"List", list},
 	{"Nodes", nodes},
 	{"Close", closeEnds},
 }

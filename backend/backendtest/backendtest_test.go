@@ -46,6 +46,7 @@ func TestMistakesAreCaught(t *testing.T) {
 		{nilNil, "NoWait", "neither a lease nor an error"},
 		{namesFolded, "AnyBytesInNames", "held by another"},
 		{breakIgnored, "Break", "Extend of a broken lease returned nil"},
+		{patternIgnored, "List", "names, want 0"},
 	} {
 		t.Run(string(c.mistake), func(t *testing.T) {
 			t.Parallel()

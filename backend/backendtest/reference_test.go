@@ -1,14 +1,18 @@
 package backendtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"example.com/redlock/backend"
 	"example.com/redlock/fence"
+	"example.com/redlock/internal/node"
 )
 
 // mistake is something a backend may get wrong. The reference makes none.
@@ -27,6 +31,7 @@ const (
 	nilNil           mistake = "neither a lease nor an error"
 	namesFolded      mistake = "names that differ are taken for the same"
 	breakIgnored     mistake = "a broken lease is extended"
+	patternIgnored   mistake = "a list has names that do not match"
 )
 
 // record is what the service stores for one name.
@@ -212,6 +217,24 @@ func (c *client) Inspect(_ context.Context, name string) (backend.Status, error)
 		Name: name, Held: true, Broken: rec.broken, Owner: rec.owner, Token: rec.token,
 		Remaining: time.Until(rec.expires),
 	}, nil
+}
+
+func (c *client) List(ctx context.Context, pattern string) ([]backend.Status, error) {
+	p, err := node.ParsePattern(cmp.Or(pattern, "*"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", backend.ErrBadOption, err)
+	}
+	c.service.mu.Lock()
+	names := slices.Sorted(maps.Keys(c.service.records))
+	c.service.mu.Unlock()
+	var list []backend.Status
+	for _, name := range names {
+		st, _ := c.Inspect(ctx, name)
+		if st.Held && (p.Match(name) || c.service.mistake == patternIgnored) {
+			list = append(list, st)
+		}
+	}
+	return list, nil
 }
 
 func (c *client) Break(_ context.Context, name string, now bool) error {

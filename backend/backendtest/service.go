@@ -235,6 +235,62 @@ func inspect(f *fixture) {
 	}
 }
 
+// list holds names that a careless glob takes for each other.
+func list(f *fixture) {
+	a, b := f.client(), f.client()
+	base := f.name
+	held := make(map[string]*holder)
+	for _, suffix := range []string{"", "*", "[x]", "x", "x/y", "\xff\x00\n", `\`} {
+		f.name = base + suffix
+		r := f.try()
+		r.Owner = "owner of " + suffix
+		held[f.name] = f.must(a, r)
+	}
+	f.wantList(b, base+"*", held)
+	for pattern, suffixes := range map[string][]string{
+		"": {""}, `\*`: {"*"}, "x*": {"x", "x/y"}, "x?y": {"x/y"}, "[x-z]": {"x"}, "[^x]": {"*", `\`}, `\[x\]`: {"[x]"}, `\\`: {`\`},
+		"\xff*": {"\xff\x00\n"}, "nothing": nil,
+	} {
+		want := make(map[string]*holder)
+		for _, suffix := range suffixes {
+			want[base+suffix] = held[base+suffix]
+		}
+		f.wantList(b, base+pattern, want)
+	}
+	for _, pattern := range []string{"[", "[a-]", `\`, "[a-\xff]", strings.Repeat("?", 1025)} {
+		_, err := b.List(f.Context(), base+pattern)
+		f.wantErr("List of a pattern that cannot be read", err, backend.ErrBadOption)
+	}
+	for _, h := range held {
+		f.mustRelease(h)
+	}
+	f.wantList(b, base+"*", nil)
+}
+
+// wantList demands that the names that match pattern are those of want.
+func (f *fixture) wantList(b backend.Backend, pattern string, want map[string]*holder) {
+	f.Helper()
+	got, err := b.List(f.Context(), pattern)
+	if err != nil {
+		f.Fatalf("List(%q): %v", pattern, err)
+	}
+	last := ""
+	for _, s := range got {
+		h, ok := want[s.Name]
+		if !ok || s.Name <= last || !s.Held || s.Partial || s.Foreign || s.Broken || s.NoTTL {
+			f.Errorf("List(%q) has, behind %q, %+v", pattern, last, s)
+			continue
+		}
+		last = s.Name
+		if s.Owner == "" || s.Remaining <= 0 || s.Token != 0 && s.Token != h.Token() {
+			f.Errorf("List(%q) says of a lease with token %d: %+v", pattern, h.Token(), s)
+		}
+	}
+	if len(got) != len(want) {
+		f.Errorf("List(%q) has %d names, want %d: %+v", pattern, len(got), len(want), got)
+	}
+}
+
 // nodes asks who the nodes are. To ask, and to declare nodes that are known
 // already, must not touch what they keep.
 func nodes(f *fixture) {

@@ -52,7 +52,11 @@ func (a *app) breakLock(ctx context.Context, lk *redlock.Locker, name string, no
 		a.log.Warn("the lock is free, but a holder that lives may still act", "name", name)
 	}
 	if a.json {
-		return a.emit(breakLine{name, st.Held, st.Owner})
+		line := breakLine{Name: name, Held: st.Held}
+		if st.Held {
+			line.Owner = st.Owner
+		}
+		return a.emit(line)
 	}
 	text := "free, nothing to break"
 	switch {

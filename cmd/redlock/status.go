@@ -4,21 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
+	"unicode/utf8"
 
 	"example.com/redlock"
 	"github.com/spf13/cobra"
 )
 
-// statusLine is what status NAME prints with --json.
+// statusLine is what status NAME prints with --json, and list for each name.
 type statusLine struct {
-	Name        string     `json:"name"`
+	Name string `json:"name"`
+	// NameBase64 is the name if it is not UTF-8, which JSON is.
+	NameBase64  []byte     `json:"name_base64,omitempty"`
 	Held        bool       `json:"held"`
+	Partial     bool       `json:"partial"`
 	Foreign     bool       `json:"foreign"`
 	Broken      bool       `json:"broken"`
 	Owner       string     `json:"owner"`
 	Token       uint64     `json:"token"`
+	Since       string     `json:"since"`
 	RemainingMS int64      `json:"remaining_ms"`
+	NoTTL       bool       `json:"no_ttl"`
 	Nodes       []voteLine `json:"nodes"`
 }
 
@@ -94,32 +101,60 @@ func mismatch(nodes []redlock.NodeState) error {
 	return brief{f.String(), errors.Join(errs...)}
 }
 
+// statusOf is st for programs.
+func statusOf(st redlock.Status) statusLine {
+	line := statusLine{
+		Name: st.Name, Held: st.Held, Partial: st.Partial, Foreign: st.Foreign, Broken: st.Broken, Owner: st.Owner,
+		Token: uint64(st.Token), RemainingMS: milliseconds(st.Remaining), NoTTL: st.NoTTL, Nodes: []voteLine{},
+	}
+	if !utf8.ValidString(st.Name) {
+		line.NameBase64 = []byte(st.Name)
+	}
+	if !st.Since.IsZero() {
+		line.Since = st.Since.UTC().Format(time.RFC3339Nano)
+	}
+	for _, v := range st.Votes {
+		line.Nodes = append(line.Nodes, voteLine{
+			Node: v.Node, Outcome: string(v.Outcome), TookUS: v.Took.Microseconds(),
+			Owner: v.Owner, RemainingMS: milliseconds(v.Remaining), Error: errorText(v.Err),
+		})
+	}
+	return line
+}
+
+// milliseconds is d in milliseconds, -1 for ever.
+func milliseconds(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return d.Milliseconds()
+}
+
 func (a *app) printStatus(st redlock.Status) error {
 	if a.json {
-		line := statusLine{
-			Name: st.Name, Held: st.Held, Foreign: st.Foreign, Broken: st.Broken, Owner: st.Owner,
-			Token: uint64(st.Token), RemainingMS: st.Remaining.Milliseconds(), Nodes: []voteLine{},
-		}
-		for _, v := range st.Votes {
-			line.Nodes = append(line.Nodes, voteLine{
-				Node: v.Node, Outcome: string(v.Outcome), TookUS: v.Took.Microseconds(),
-				Owner: v.Owner, RemainingMS: v.Remaining.Milliseconds(), Error: errorText(v.Err),
-			})
-		}
-		return a.emit(line)
+		return a.emit(statusOf(st))
 	}
-	text := "free"
+	text, who := "free", fmt.Sprintf("%q", st.Owner)
+	if st.Foreign {
+		who = "a client of another kind"
+	}
 	switch {
-	case st.Foreign:
-		text = "held by a client of another kind"
 	case st.Held:
-		text = fmt.Sprintf("held by %q", st.Owner)
+		text = "held by " + who
 		if st.Token != 0 {
 			text += ", token " + st.Token.String()
+		}
+	case st.Partial:
+		text = fmt.Sprintf("free, but %s has %d of %d nodes", who, holding(st.Votes), len(st.Votes))
+		if silent := len(st.Votes) - answered(st.Votes); silent > 0 {
+			text = fmt.Sprintf("not known: %s has %d of %d nodes, %d gave no answer", who, holding(st.Votes), len(st.Votes), silent)
 		}
 	}
 	if st.Remaining > 0 {
 		text += fmt.Sprintf(", %v left", st.Remaining.Round(time.Millisecond))
+	}
+	if st.NoTTL {
+		text += ", without a TTL"
 	}
 	if st.Broken {
 		text += ", broken: it will not be extended"
@@ -127,11 +162,29 @@ func (a *app) printStatus(st redlock.Status) error {
 	if _, err := fmt.Fprintf(a.out, "%s: %s\n", st.Name, text); err != nil {
 		return err
 	}
-	if a.verbose {
-		for _, v := range st.Votes {
-			if _, err := fmt.Fprintf(a.out, "  %s\n", v); err != nil {
-				return err
-			}
+	return a.printVotes(a.out, st.Votes)
+}
+
+// holding is how many nodes the one has who has most of them.
+func holding(votes []redlock.Vote) int {
+	most, at := 0, make(map[string]int)
+	for _, v := range votes {
+		if v.Holder != "" || errors.Is(v.Err, redlock.ErrForeignKey) {
+			at[v.Holder]++
+			most = max(most, at[v.Holder])
+		}
+	}
+	return most
+}
+
+// printVotes says, with -v, what each node said.
+func (a *app) printVotes(w io.Writer, votes []redlock.Vote) error {
+	if !a.verbose {
+		return nil
+	}
+	for _, v := range votes {
+		if _, err := fmt.Fprintf(w, "  %s\n", v); err != nil {
+			return err
 		}
 	}
 	return nil
