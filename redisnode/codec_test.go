@@ -125,6 +125,30 @@ func TestDecodeHello(t *testing.T) {
 	}
 }
 
+func TestDecodeScan(t *testing.T) {
+	for _, test := range []struct {
+		reply any
+		keys  []string
+		next  string
+	}{
+		{[]any{"0", []any{}}, []string{}, ""},
+		{[]any{"18446744073709551615", []any{"a", "\xff"}}, []string{"a", "\xff"}, "18446744073709551615"},
+	} {
+		keys, next, err := decodeScan(test.reply)
+		if err != nil || !reflect.DeepEqual(keys, test.keys) || next != test.next {
+			t.Errorf("%v: got %q, %q, %v", test.reply, keys, next, err)
+		}
+	}
+	for _, reply := range []any{
+		nil, "0", []any{}, []any{"0"}, []any{"0", nil}, []any{"0", "a"}, []any{int64(0), []any{}}, []any{"0", []any{int64(1)}},
+		[]any{"0", []any{}, []any{}},
+	} {
+		if keys, next, err := decodeScan(reply); !errors.Is(err, errMalformed) {
+			t.Errorf("%v is read as %q, %q, %v", reply, keys, next, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(uint8(1), "H 7 100 "+idA+" a b")
 	f.Add(uint8(6), "Y")
@@ -148,7 +172,7 @@ func FuzzDecode(f *testing.F) {
 // The scripts say in their heads what they take and answer; the encoder is
 // held to it here.
 func TestScriptsStateTheirContract(t *testing.T) {
-	for _, name := range []string{"call", "hello", "watch", "tokens"} {
+	for _, name := range []string{"call", "hello", "watch", "tokens", "leases"} {
 		head, _, _ := strings.Cut(read(name), "\nlocal ")
 		for _, part := range []string{"-- KEYS ", "-- ARGV ", "-- REPLY "} {
 			if !strings.Contains(head, part) {

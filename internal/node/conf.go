@@ -174,16 +174,15 @@ func (k Keyspace) Lease(name string) string {
 	return k.Namespace + ":{" + name + "}"
 }
 
-// Name is the name of the lock whose lease key is key; false if it is another
-// key.
+// Name is the name of the lock whose lease key is key; false if it is the key of
+// something else. No name is empty.
 func (k Keyspace) Name(key string) (name string, ok bool) {
 	if k.Plain {
-		return key, !strings.HasPrefix(key, k.Namespace+":")
+		return key, key != "" && !strings.HasPrefix(key, k.Namespace+":")
 	}
-	if key, ok = strings.CutPrefix(key, k.Namespace+":{"); !ok {
-		return "", false
-	}
-	return strings.CutSuffix(key, "}")
+	inner, opened := strings.CutPrefix(key, k.Namespace+":{")
+	name, closed := strings.CutSuffix(inner, "}")
+	return name, opened && closed && name != ""
 }
 
 // Glob matches, as Redis understands it, the lease keys of the names that

@@ -303,3 +303,30 @@ func TestCloneAndState(t *testing.T) {
 		t.Error("an expired key is part of the state")
 	}
 }
+
+// What stays is on a page, also if the key at which the next one was to begin
+// goes.
+func TestScanWhileKeysComeAndGo(t *testing.T) {
+	n := introduced(t)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		n.Set(keys.Lease(name), Value{Text: idA + ":1"})
+	}
+	n.Set(keys.Lease("b2"), Value{Text: idA + ":1", Expires: now / 1000})
+	scan := node.Scan{Keys: keys, Pattern: "*", Count: 2}
+	var names []string
+	for pages := 0; ; pages++ {
+		r := n.Scan(scan, now+1e6)
+		names = append(names, r.Names...)
+		n.Delete(r.Next)
+		n.Set(keys.Lease("a0"), Value{Text: "x"})
+		if scan.Cursor = r.Next; scan.Cursor == "" {
+			break
+		}
+	}
+	if got := strings.Join(names, " "); got != "a b d" && got != "a b c e" {
+		t.Errorf("found %s", got)
+	}
+	if r := n.Scan(node.Scan{Keys: keys, Pattern: "[", Count: 2}, now); len(r.Names) > 0 {
+		t.Errorf("a pattern that is none matches %q", r.Names)
+	}
+}

@@ -118,9 +118,7 @@ func TestDifferentialScan(t *testing.T) {
 				}
 				for _, k := range keys {
 					for _, name := range append(names, "", "}", "a}:line{", "*", "[a]", `\`, "^") {
-						if name != "" || !k.Plain {
-							s.set(k.Lease(name), idB+":7")
-						}
+						s.set(k.Lease(name), idB+":7")
 					}
 					s.setHash(k.Lease("hash"))
 					s.set(k.Guard(), "guard")
@@ -235,9 +233,17 @@ func TestScanDenied(t *testing.T) {
 	f.do("ACL", "SETUSER", "noscan", "on", ">pw", "~*", "+@all", "-scan")
 	f.do("ACL", "SETUSER", "noread", "on", ">pw", "~*", "+@all", "-getrange")
 	f.do("ACL", "SETUSER", "nokeys", "on", ">pw", "~redlock:*", "+@all")
-	for _, user := range []string{"noscan", "noread", "nokeys"} {
+	f.do("ACL", "SETUSER", "minimal", "on", ">pw", "~n", "~redlock:*", "+eval", "+scan", "+getrange")
+	scan := func(user string) ([]string, error) {
 		n := f.open("redis://" + user + ":pw@" + f.server.Addr())
-		_, err := n.Scan(t.Context(), node.Scan{Keys: node.Keyspace{Namespace: "redlock", Plain: true}, Pattern: "*", Count: 10})
+		r, err := n.Scan(t.Context(), node.Scan{Keys: node.Keyspace{Namespace: "redlock", Plain: true}, Pattern: "*", Count: 10})
+		return r.Names, err
+	}
+	for _, user := range []string{"noscan", "noread", "nokeys"} {
+		_, err := scan(user)
 		wantCallError(t, err, false, true)
+	}
+	if names, err := scan("minimal"); err != nil || !slices.Equal(names, []string{"n"}) {
+		t.Errorf("%q, %v", names, err)
 	}
 }
