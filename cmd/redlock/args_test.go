@@ -65,6 +65,8 @@ func TestArguments(t *testing.T) {
 		{[]string{"release"}, 64, ""},
 		{[]string{"extend", "x", "y"}, 64, ""},
 		{[]string{"status", "a", "b"}, 64, ""},
+		{[]string{"list", "a", "b"}, 64, ""},
+		{[]string{"list", "["}, 64, ""},
 		{[]string{"break"}, 64, ""},
 		{[]string{"init", "x"}, 64, ""},
 		{[]string{"up", "--nodes", "0"}, 64, ""},

@@ -60,7 +60,7 @@ func (a *app) list(ctx context.Context, lk *redlock.Locker, pattern string) erro
 	}
 	for _, n := range nodes {
 		if err == nil && n.Err != nil {
-			a.log.Warn("node does not vote", "node", n.Node, "reason", n.Err)
+			a.log.Warn("node does not vote", "node", n.Node, "reason", faultText(n.Err))
 		}
 	}
 	return err
