@@ -43,6 +43,7 @@ const (
 func TestList(t *testing.T) {
 	urls := ownServers(t, 3)
 	env := []string{"REDLOCK_NODES=" + strings.Join(urls, ",")}
+	runEnv(t, env, "init").mustSucceed(t)
 	wantRows(t, runEnv(t, env, "list"), header)
 	for _, name := range []string{"a", "b c", "b*", "odd\xff", "-q"} {
 		runEnv(t, env, "acquire", "--owner", "me", "--", name).mustSucceed(t)
@@ -118,6 +119,7 @@ func TestListJSON(t *testing.T) {
 func TestListOfPlainKeys(t *testing.T) {
 	urls := ownServers(t, 1)
 	env := []string{"REDLOCK_NODES=" + urls[0]}
+	runEnv(t, env, "init", "--plain-keys").mustSucceed(t)
 	runEnv(t, env, "acquire", "--plain-keys", "job/1").mustSucceed(t)
 	redisDo(t, urls[0], "SET", "job/settings", "of the application")
 	redisDo(t, urls[0], "HSET", "job/hash", "f", "v")
@@ -138,6 +140,7 @@ func TestListWithoutSomeNodes(t *testing.T) {
 		urls = append(urls, s.URL())
 	}
 	env := []string{"REDLOCK_NODES=" + strings.Join(urls, ",")}
+	runEnv(t, env, "init").mustSucceed(t)
 	runEnv(t, env, "acquire", "x").mustSucceed(t)
 	if err := servers[0].Kill(); err != nil {
 		t.Fatal(err)
