@@ -27,5 +27,6 @@ const (
 	EventNodeQuarantined = backend.EventNodeQuarantined
 	EventNodeLifted      = backend.EventNodeLifted
 	EventNodeRefused     = backend.EventNodeRefused
+	EventClockMoved      = backend.EventClockMoved
 	EventSuspended       = backend.EventSuspended
 )

@@ -39,6 +39,10 @@ const (
 	// EventNodeRefused: a node does not vote; Err is an ErrMismatch or an
 	// ErrUnfit that says why.
 	EventNodeRefused EventKind = "node refused"
+	// EventClockMoved: the clock of a node moved by Took, and the node does not
+	// vote until it has been steady for the longest lease; Err is an
+	// ErrQuarantined that says so.
+	EventClockMoved EventKind = "clock moved"
 	// EventSuspended: the machine was suspended for Took.
 	EventSuspended EventKind = "suspended"
 )

@@ -60,6 +60,7 @@ type Backend struct {
 	proposer core.Proposer
 	runIDs   map[string]int        // process → index of the peer that it is
 	held     map[*attempt]struct{} // leases to look after
+	moves    map[int]move          // by peer: how its clock moved last
 	watch    *time.Timer           // looks for suspensions while leases are held
 	busy     int                   // operations that have not come to an end
 	idle     chan struct{}         // closed when busy falls to 0, if Close waits
@@ -91,11 +92,12 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		probes: make(chan struct{}, maxProbes),
 		runIDs: make(map[string]int),
 		held:   make(map[*attempt]struct{}),
+		moves:  make(map[int]move),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.closing, b.close = context.WithCancelCause(context.Background())
 	for i, n := range nodes {
-		p := &peer{index: i, node: n, backend: b}
+		p := &peer{index: i, node: n, backend: b, steady: core.NewClockWatch(cfg.MaxTTL, cfg.DriftRate)}
 		p.met = make(chan struct{})
 		b.peers = append(b.peers, p)
 	}
@@ -138,12 +140,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	if b.watch != nil {
 		b.watch.Stop()
 	}
-	held := make([]*attempt, 0, len(b.held))
-	for a := range b.held {
-		held = append(held, a)
-	}
 	b.mu.Unlock()
-	for _, a := range held {
+	for _, a := range b.leases() {
 		a.abandon()
 	}
 	b.mu.Lock()
@@ -270,17 +268,27 @@ func (b *Backend) noticeSleep() {
 	if slept == 0 {
 		return
 	}
-	b.mu.Lock()
-	held := make([]*attempt, 0, len(b.held))
-	for a := range b.held {
-		held = append(held, a)
-	}
-	b.mu.Unlock()
-	for _, a := range held {
+	b.tellSlept(slept)
+}
+
+// tellSlept has every lease look at its end, now that the clock has moved on.
+func (b *Backend) tellSlept(slept time.Duration) {
+	for _, a := range b.leases() {
 		a.checkEnd()
 	}
 	b.cfg.Logger.Warn("redlock: the machine was suspended", "for", slept)
 	b.emit(backend.Event{Kind: backend.EventSuspended, Took: slept})
+}
+
+// leases returns the leases that are held.
+func (b *Backend) leases() []*attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := make([]*attempt, 0, len(b.held))
+	for a := range b.held {
+		held = append(held, a)
+	}
+	return held
 }
 
 func (b *Backend) emit(e backend.Event) {

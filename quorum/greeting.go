@@ -87,7 +87,10 @@ func (p *peer) greet() {
 	}
 	var hopeless []*task
 	if err == nil {
-		p.clock.Observe(sent, reply.Time)
+		if shown, ok := node.ParseGuard(p.guard); ok && shown.Life != reply.Life {
+			p.steady.Forget() // another process, and perhaps another machine
+		}
+		p.observeClock(sent, now, reply.Time)
 		err = p.judge(reply)
 	}
 	if err != nil {
@@ -100,6 +103,8 @@ func (p *peer) greet() {
 		if p.quarantine != nil {
 			err = p.quarantine.err(p.backend.clock.Awake())
 			hopeless = p.drop(func(k node.Kind) bool { return !p.quarantine.serves(k) })
+		} else if err = p.unsteady(now); err != nil {
+			hopeless = p.drop(node.Kind.Guarded)
 		}
 	}
 	if !p.isMet {

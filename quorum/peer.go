@@ -58,6 +58,8 @@ type peer struct {
 	sweeper  *time.Timer
 	watcher  *time.Timer // watches a quarantine
 	clock    core.NodeClock
+	steady   *core.ClockWatch
+	moved    time.Duration // how the clock moved last
 	distance core.Distance
 	greeting
 }
@@ -91,6 +93,8 @@ func (p *peer) unavailable(now core.Instant, t *task) error {
 	switch {
 	case p.quarantine != nil && !p.quarantine.serves(t.op.Kind):
 		return p.quarantine.err(p.backend.clock.Awake())
+	case p.steady.Suspect(now) > 0:
+		return p.unsteady(now)
 	case p.refusal != nil && now < p.greetAfter:
 		return p.refusal
 	case errors.Is(p.refusal, backend.ErrMismatch):
@@ -295,7 +299,7 @@ func (p *peer) land(f *flight, reply *node.Reply, err error) {
 	p.inFlight--
 	if reply != nil {
 		p.silent, p.stalled = false, 0
-		p.clock.Observe(f.tasks[0].sent, reply.Time)
+		p.observeClock(f.tasks[0].sent, now, reply.Time)
 		p.distance.Took(now, now.Sub(f.tasks[0].sent))
 	}
 	if err != nil {
@@ -303,12 +307,15 @@ func (p *peer) land(f *flight, reply *node.Reply, err error) {
 		p.lose(err)
 	}
 	fates := p.fates(f.tasks, reply)
+	unsteady := p.unsteady(now)
 	p.kick(now)
 	after := p.release()
 	defer after()
 	for i, t := range f.tasks {
 		switch {
 		case fates[i] == again:
+		case reply != nil && unsteady != nil && t.guarded() && fates[i] == toTell:
+			t.sink.fail(t, unsteady, true, now) // whatever it granted may end early
 		case reply != nil:
 			t.sink.answer(t, reply.Answers[i], now)
 		case fates[i] == toTell, t.op.Kind == node.Release:

@@ -32,12 +32,16 @@ type quarantine struct {
 // quarantinedError is why a node does not vote, and for how long.
 type quarantinedError struct {
 	blank bool
+	moved time.Duration // its clock, if that is why
 	left  time.Duration
 }
 
 func (e *quarantinedError) Error() string {
 	why := "restarted, or was given other data"
-	if e.blank {
+	switch {
+	case e.moved != 0:
+		why = fmt.Sprintf("clock moved by %v, so that leases end at the wrong time", e.moved.Round(time.Millisecond))
+	case e.blank:
 		why = "blank: if it is new, declare it with init"
 	}
 	return fmt.Sprintf("%s; votes in %v", why, e.left.Round(100*time.Millisecond))

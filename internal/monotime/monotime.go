@@ -16,6 +16,7 @@ type Clock struct {
 	asleep    func() time.Duration // time spent suspended since some start
 	asleepAt0 time.Duration
 	slept     atomic.Int64 // what Check has seen of it, in nanoseconds
+	skipped   atomic.Int64 // by Skip, in nanoseconds
 }
 
 // leastSleep is the least time asleep that is told from the noise of reading
@@ -35,10 +36,13 @@ func NewAsleep(asleep func() time.Duration) *Clock {
 // which on some systems only the wall clock tells.
 func (c *Clock) Awake() core.Instant { return core.Instant(time.Since(c.base)) + 1 }
 
+// Skip moves the clock on by d, which is known to have passed unnoticed.
+func (c *Clock) Skip(d time.Duration) { c.skipped.Add(int64(d)) }
+
 // Now returns the time on the clock. It is never zero. It knows of time asleep
 // only what Check has seen.
 func (c *Clock) Now() core.Instant {
-	return core.Instant(time.Since(c.base)+time.Duration(c.slept.Load())) + 1
+	return core.Instant(time.Since(c.base)+time.Duration(c.slept.Load()+c.skipped.Load())) + 1
 }
 
 // Check looks whether the machine was suspended since the last Check, moves the

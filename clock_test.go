@@ -1,0 +1,155 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"example.com/redlock"
+	"example.com/redlock/locktest"
+)
+
+// clockLog has the nodes that were named for their clocks, in order.
+type clockLog struct {
+	mu    sync.Mutex
+	named []string
+}
+
+func (l *clockLog) observe(e redlock.Event) {
+	if e.Kind == redlock.EventClockMoved {
+		l.mu.Lock()
+		l.named = append(l.named, e.Node)
+		l.mu.Unlock()
+	}
+}
+
+func (l *clockLog) names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.named...)
+}
+
+func free(t *testing.T, l *redlock.Lease) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestF42F43AClockThatJumps: within one renewal the node is named, and has no
+// vote for as long as the longest lease; the lease lives on with the others.
+func TestF42F43AClockThatJumps(t *testing.T) {
+	for _, jump := range []time.Duration{time.Minute, -100 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var log clockLog
+			lk, s := locktest.New(t, 5, &redlock.Options{Observer: log.observe})
+			l := acquire(t, lk, "x", nil)
+			time.Sleep(20 * time.Second)
+			s.Nodes[2].ShiftClock(jump)
+			time.Sleep(4 * time.Second) // a renewal is due every 3.3
+			if got := log.names(); len(got) != 1 || got[0] != "node3" {
+				t.Fatalf("%v: named: %v", jump, got)
+			}
+			votes := func() int {
+				y := acquire(t, lk, "y", nil)
+				time.Sleep(time.Millisecond)
+				count := 0
+				for _, n := range s.Nodes {
+					if _, _, ok := n.Get("redlock:{y}"); ok {
+						count++
+					}
+				}
+				free(t, y)
+				return count
+			}
+			if got := votes(); got != 4 {
+				t.Errorf("%v: %d nodes voted", jump, got)
+			}
+			time.Sleep(31 * time.Second)
+			if got := votes(); got != 5 {
+				t.Errorf("%v: steady again, and %d nodes voted", jump, got)
+			}
+			if l.Context().Err() != nil {
+				t.Errorf("%v: %v", jump, context.Cause(l.Context()))
+			}
+		})
+	}
+}
+
+// TestF42TheVoteOfAJumpedNode: A holds on 1 and 2 of 3, and 2 jumps ahead. Who
+// has seen its clock before does not take its vote, and A, once it notices, knows
+// that its lease is over.
+func TestF42TheVoteOfAJumpedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, s := locktest.New(t, 3, nil)
+		rival := s.Open(t, nil)
+		free(t, acquire(t, rival, "y", nil)) // it has met them
+		synctest.Wait()
+		s.Nodes[2].Down(true)
+		l := acquire(t, lk, "x", nil)
+		s.Nodes[2].Down(false)
+		s.Nodes[1].ShiftClock(time.Minute)
+		_, err := rival.TryAcquire(t.Context(), "x", &redlock.AcquireOptions{MaxAttempts: 3})
+		if err == nil {
+			t.Error("two holders")
+		}
+		select {
+		case <-l.Context().Done():
+		case <-time.After(4 * time.Second):
+			t.Error("the holder does not notice")
+		}
+		if !errors.Is(context.Cause(l.Context()), redlock.ErrLost) {
+			t.Error(context.Cause(l.Context()))
+		}
+	})
+}
+
+// TestF46F47AClockAtAnotherRate: one that runs 8 % fast, or stands still, is
+// named once it is off by the threshold.
+func TestF46F47AClockAtAnotherRate(t *testing.T) {
+	for name, perSecond := range map[string]time.Duration{"fast": 80 * time.Millisecond, "standing still": -time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var log clockLog
+			lk, s := locktest.New(t, 5, &redlock.Options{Observer: log.observe})
+			l := acquire(t, lk, "x", &redlock.AcquireOptions{TTL: 3 * time.Second})
+			for range 10 {
+				time.Sleep(time.Second)
+				s.Nodes[4].ShiftClock(perSecond)
+			}
+			if got := log.names(); len(got) == 0 || got[0] != "node5" {
+				t.Errorf("%s: named: %v", name, got)
+			}
+			if l.Context().Err() != nil {
+				t.Errorf("%s: %v", name, context.Cause(l.Context()))
+			}
+		})
+	}
+}
+
+// TestF48AllClocksAtOnce: it was our own that stood still, and leases are as much
+// older.
+func TestF48AllClocksAtOnce(t *testing.T) {
+	for _, stood := range []time.Duration{time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			var log clockLog
+			lk, s := locktest.New(t, 3, &redlock.Options{Observer: log.observe})
+			l := acquire(t, lk, "x", nil)
+			synctest.Wait()
+			for _, n := range s.Nodes {
+				n.ShiftClock(stood)
+			}
+			_ = l.Extend(t.Context())
+			synctest.Wait()
+			// A shorter stop may end it as well: the first node that is heard of seems
+			// to have jumped.
+			if stood > 10*time.Second && !errors.Is(context.Cause(l.Context()), redlock.ErrLost) {
+				t.Errorf("stood still for %v: %v", stood, context.Cause(l.Context()))
+			}
+			// No node is kept from voting.
+			free(t, acquire(t, lk, "y", nil))
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package core
+
+import "time"
+
+const (
+	// clockStep is the largest movement of a node's clock that is let pass. The
+	// validity of leases gives up as much (Drift.Margin).
+	clockStep = stepAllowance
+	// hostDrift is how far the clocks of two hosts run apart over long times that
+	// nobody watched, as a fraction.
+	hostDrift = 0.0005
+	// goodReading is how sure a reading of a node's clock should be to be compared
+	// with for a while.
+	goodReading = 50 * time.Millisecond
+)
+
+// ClockWatch notices when the clock of a node moves: jumps, stands still, or runs
+// at another rate than ours. What a node's clock shows does not matter, only that
+// leases end when they should.
+//
+// A reading says that the node's clock showed some time between a send and the
+// arrival of the answer, so the difference from our clock is known as an
+// interval. Each is compared with one of the last MaxTTL.
+type ClockWatch struct {
+	window time.Duration
+	rate   float64
+
+	at     Instant // of the reading compared with; zero if there is none
+	lo, hi time.Duration
+	steady Instant // when the clock will have been steady for the window
+}
+
+// NewClockWatch returns a watch that trusts a clock again once it has been steady
+// for window, which should be the longest lease. rate is by how much it may run
+// faster or slower than ours.
+func NewClockWatch(window time.Duration, rate float64) *ClockWatch {
+	return &ClockWatch{window: window, rate: rate}
+}
+
+// Observe notes that the node's clock showed micros, in microseconds since 1970,
+// at some time between sent and received. It returns by how much at least the
+// clock has moved against ours since the reading before, zero if not by more than
+// clocks may: positive if it leapt ahead, and leases have ended early.
+func (w *ClockWatch) Observe(sent, received Instant, micros int64) time.Duration {
+	shown := time.Duration(micros) * time.Microsecond
+	lo, hi := shown-time.Duration(received), shown-time.Duration(sent)
+	age := received.Sub(w.at)
+	allowed := clockStep + time.Duration(w.rate*float64(min(age, w.window))) +
+		time.Duration(hostDrift*float64(max(age-w.window, 0)))
+	moved := time.Duration(0)
+	switch {
+	case w.at == 0:
+	case lo-w.hi > allowed:
+		moved = lo - w.hi
+	case w.lo-hi > allowed:
+		moved = hi - w.lo
+	case age < w.window && 2*(hi-lo) >= w.hi-w.lo, age < 2*w.window && hi-lo > goodReading && hi-lo > w.hi-w.lo:
+		return 0 // a reading that is not much surer would only follow a slow movement
+	}
+	w.at, w.lo, w.hi = received, lo, hi
+	if moved != 0 {
+		w.steady = received.Add(w.window)
+	}
+	return moved
+}
+
+// Suspect is how much longer, at now, the clock must not move for the node to be
+// trusted again; zero if it is.
+func (w *ClockWatch) Suspect(now Instant) time.Duration { return max(w.steady.Sub(now), 0) }
+
+// Forget begins anew: the clock is another one, or it was ours that moved.
+func (w *ClockWatch) Forget() { w.at, w.steady = 0, 0 }
