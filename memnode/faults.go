@@ -75,6 +75,19 @@ func (n *Node) Promote() {
 	n.model.Promote(n.nextRunID())
 }
 
+// Snapshot returns a function that puts the node's data back to what it is now,
+// under the process that runs then, as a snapshot of a machine does.
+func (n *Node) Snapshot() func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.model.Clone()
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.model.Restore(was)
+	}
+}
+
 // Wipe deletes all data, as FLUSHALL does: the process stays the same.
 func (n *Node) Wipe() {
 	n.mu.Lock()

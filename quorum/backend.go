@@ -97,7 +97,7 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.closing, b.close = context.WithCancelCause(context.Background())
 	for i, n := range nodes {
-		p := &peer{index: i, node: n, backend: b, steady: core.NewClockWatch(cfg.MaxTTL, cfg.DriftRate)}
+		p := &peer{index: i, node: n, backend: b, steady: core.NewClockWatch(cfg.MaxTTL, cfg.DriftRate), counters: counters{}}
 		p.met = make(chan struct{})
 		b.peers = append(b.peers, p)
 	}

@@ -31,6 +31,8 @@ type greeting struct {
 	// ready: the node has our configuration. It votes if it shows guard.
 	ready bool
 	guard string
+	// suspect is a guard that is no longer to be trusted: the next greeting says so.
+	suspect string
 	// quarantine is set while the node does not vote, because it may have
 	// forgotten what it granted.
 	quarantine *quarantine
@@ -76,8 +78,14 @@ func (p *peer) kickLater() {
 func (p *peer) greet() {
 	ctx, cancel := context.WithTimeout(p.backend.ctx, greetLimit)
 	defer cancel()
+	h := node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Nonce: newNonce()}
+	p.mu.Lock()
+	if p.suspect != "" {
+		h.Intent, h.Suspect = node.Suspect, p.suspect
+	}
+	p.mu.Unlock()
 	sent := p.backend.clock.Now()
-	reply, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Nonce: newNonce()})
+	reply, err := p.node.Hello(ctx, h)
 	p.mu.Lock()
 	now := p.backend.clock.Now()
 	p.underWay, p.silent, p.stalled = false, false, 0
@@ -164,7 +172,7 @@ func (p *peer) welcome(r node.HelloReply) {
 		p.backend.confSeen.Store(true)
 	}
 	p.ready, p.guard = true, node.Guard{Life: r.Life, Conf: shown.Conf}.String()
-	p.failures, p.refusal, p.lastErr, p.greetAfter = 0, nil, nil, 0
+	p.failures, p.refusal, p.lastErr, p.greetAfter, p.suspect = 0, nil, nil, 0, ""
 	if r.Standing == node.StandingQuarantined {
 		p.enterQuarantine(r)
 	} else {

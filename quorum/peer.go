@@ -60,6 +60,7 @@ type peer struct {
 	clock    core.NodeClock
 	steady   *core.ClockWatch
 	moved    time.Duration // how the clock moved last
+	counters counters
 	distance core.Distance
 	greeting
 }
@@ -208,6 +209,9 @@ func (p *peer) launch(f *flight) time.Duration {
 	shortest, longest := f.tasks[0].timeout, f.tasks[0].timeout
 	for _, t := range f.tasks {
 		t.sent = now
+		if t.op.Kind.Counts() {
+			t.op.Seen = p.counters[node.Shard(t.op.Name)]
+		}
 		if latest := p.clock.Latest(now.Add(t.timeout)); latest != 0 && t.op.Kind.Votes() {
 			t.op.NotAfter = latest
 		}
@@ -307,15 +311,18 @@ func (p *peer) land(f *flight, reply *node.Reply, err error) {
 		p.lose(err)
 	}
 	fates := p.fates(f.tasks, reply)
-	unsteady := p.unsteady(now)
+	distrusted := p.unsteady(now)
+	if reply != nil && distrusted == nil {
+		distrusted = p.checkCounters(f.tasks, reply)
+	}
 	p.kick(now)
 	after := p.release()
 	defer after()
 	for i, t := range f.tasks {
 		switch {
 		case fates[i] == again:
-		case reply != nil && unsteady != nil && t.guarded() && fates[i] == toTell:
-			t.sink.fail(t, unsteady, true, now) // whatever it granted may end early
+		case reply != nil && distrusted != nil && t.guarded() && fates[i] == toTell:
+			t.sink.fail(t, distrusted, true, now) // whatever it granted may end early
 		case reply != nil:
 			t.sink.answer(t, reply.Answers[i], now)
 		case fates[i] == toTell, t.op.Kind == node.Release:

@@ -101,6 +101,7 @@ func (p *peer) enterQuarantine(r node.HelloReply) {
 	now := p.backend.clock.Awake()
 	if p.quarantine == nil || p.quarantine.guard != r.Guard {
 		p.quarantine = p.newQuarantine(r)
+		clear(p.counters) // they begin anew above a floor, which may be below what they were
 		left, err := p.quarantine.Left(now), p.quarantine.err(now)
 		p.log(slog.LevelWarn, "redlock: node does not vote, because it may have forgotten leases",
 			"node", p.node.Name(), "reason", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"example.com/redlock/backend"
+	"example.com/redlock/fence"
 )
 
 // Distant nodes, NodeTimeout set accordingly: Inspect and Break.
@@ -62,5 +63,42 @@ func TestRestartSeenByAnotherFirst(t *testing.T) {
 		}
 		_ = b.Close(t.Context())
 		_ = o.Close(t.Context())
+	})
+}
+
+// TestF15DataThatWentBack: a machine is put back to a snapshot, or DEBUG RELOAD
+// brings old data back, under the same process. Who has seen a larger number from
+// it puts it in quarantine instead of taking its vote.
+func TestF15DataThatWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quarantined := make(chan string, 9)
+		b, ms := three(t, &Config{Observer: func(e backend.Event) {
+			if e.Kind == backend.EventNodeQuarantined {
+				quarantined <- e.Node
+			}
+		}})
+		take := func(name string) fence.Token {
+			l, err := b.Acquire(t.Context(), backend.Request{Name: name, TTL: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			_ = l.Release(t.Context())
+			return l.Token()
+		}
+		restore := ms[1].Snapshot()
+		last := take("x")
+		restore()
+		for range 3 {
+			token := take("x")
+			if token <= last {
+				t.Errorf("token %v after %v", token, last)
+			}
+			last = token
+		}
+		if len(quarantined) != 1 || <-quarantined != "b" {
+			t.Error("the node that went back still votes")
+		}
+		_ = b.Close(t.Context())
 	})
 }

@@ -16,7 +16,7 @@ var kindLetters = [...]string{
 }
 
 // fieldsPerOp is the stride of operations in ARGV.
-const fieldsPerOp = 7
+const fieldsPerOp = 8
 
 // encodeCall returns the arguments of call.lua behind two free places for the
 // command and the script.
@@ -35,9 +35,9 @@ func encodeCall(c *node.Call) []string {
 	return args
 }
 
-// appendOp appends the seven fields that call.lua documents.
+// appendOp appends the eight fields that call.lua documents.
 func appendOp(args []string, op node.Op) []string {
-	kind, amount, number, shard, extra, label := kindLetters[op.Kind], "", "", "", "", ""
+	kind, amount, number, shard, extra, label, seen := kindLetters[op.Kind], "", "", "", "", "", ""
 	switch op.Kind {
 	case node.Acquire:
 		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), formatInt(op.NotAfter)
@@ -56,11 +56,14 @@ func appendOp(args []string, op node.Op) []string {
 	}
 	if op.Kind.Counts() {
 		shard = strconv.Itoa(node.Shard(op.Name))
+		if op.Seen != 0 {
+			seen = formatUint(op.Seen)
+		}
 		if op.Owner != "" {
 			label = " " + op.Owner
 		}
 	}
-	return append(args, kind, op.ID, amount, number, shard, extra, label)
+	return append(args, kind, op.ID, amount, number, shard, extra, label, seen)
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
@@ -187,7 +190,7 @@ func decodeAnswer(kind node.Kind, text string) (node.Answer, error) {
 		var err error
 		a.Token, err = parseToken(rest)
 		return a, err
-	case node.Absent, node.Stale, node.NoGuard, node.WrongType:
+	case node.Absent, node.Stale, node.NoGuard, node.WrongType, node.WentBack:
 		return bare(a, text)
 	case node.Failed:
 		a.Err, a.Denied = rest, isDenied(rest)

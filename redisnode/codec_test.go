@@ -20,7 +20,7 @@ var keyspace = node.Keyspace{Namespace: "redlock"}
 func TestEncodeCall(t *testing.T) {
 	shard := formatUint(uint64(node.Shard("x y")))
 	c := &node.Call{Keys: keyspace, Guard: "g", MaxTTL: 30000, Ops: []node.Op{
-		{Kind: node.Acquire, Name: "x y", ID: idA, TTL: 10, Proposal: 7, NotAfter: 9, Owner: "o p"},
+		{Kind: node.Acquire, Name: "x y", ID: idA, TTL: 10, Proposal: 7, NotAfter: 9, Owner: "o p", Seen: 6},
 		{Kind: node.Extend, Name: "x y", ID: idA, TTL: 11},
 		{Kind: node.Join, Name: "x y", ID: idA, TTL: 12, Token: 8},
 		{Kind: node.Raise, Name: "x y", ID: idA, Stored: 7, Token: 8},
@@ -35,15 +35,15 @@ func TestEncodeCall(t *testing.T) {
 		"", "", "11", "redlock:node", "redlock:tokens",
 		lease, lease, lease, lease, lease, lease, lease, lease, "redlock:{\x00}",
 		"g", "30000",
-		"A", idA, "10", "7", shard, "9", " o p",
-		"X", idA, "11", "", "", "", "",
-		"J", idA, "12", "8", shard, "0", "",
-		"R", idA, "7", "8", shard, "", "",
-		"P", idA, "13", "9", shard, idB + "5", "",
-		"d", idA, "", "", "", "", "",
-		"b", idB, "", "", "", "", "",
-		"n", idB, "", "", "", "", "",
-		"i", "", "", "", "", "", "",
+		"A", idA, "10", "7", shard, "9", " o p", "6",
+		"X", idA, "11", "", "", "", "", "",
+		"J", idA, "12", "8", shard, "0", "", "",
+		"R", idA, "7", "8", shard, "", "", "",
+		"P", idA, "13", "9", shard, idB + "5", "", "",
+		"d", idA, "", "", "", "", "", "",
+		"b", idB, "", "", "", "", "", "",
+		"n", idB, "", "", "", "", "", "",
+		"i", "", "", "", "", "", "", "",
 	}
 	if got := encodeCall(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -181,7 +181,7 @@ func TestScriptsStateTheirContract(t *testing.T) {
 		}
 	}
 	head, _, _ := strings.Cut(read("call"), "\nlocal ")
-	if n := strings.Count(head, "\n--          ") - 6; n != fieldsPerOp { // less two of ARGV, four of REPLY
+	if n := strings.Count(head, "\n--          ") - 8; n != fieldsPerOp { // less three of ARGV, five of REPLY
 		t.Errorf("call.lua documents %d fields, the encoder sends %d", n, fieldsPerOp)
 	}
 }

@@ -80,6 +80,9 @@ type Op struct {
 	// NotAfter (Acquire, Join, Replace) is the node's own time, in microseconds,
 	// after which the caller has given the operation up. Zero: no limit.
 	NotAfter int64
+	// Seen (Acquire, Join, Raise, Replace) is the highest number that the caller
+	// knows the node to have given out in the shard.
+	Seen uint64
 	// Owner (Acquire, Join, Replace) is the owner label, may be empty.
 	Owner string
 	// Now (Break) frees the name at once.
@@ -128,6 +131,9 @@ const (
 	// NoGuard: the node does not show the guard that the call expects, or not as
 	// the process that it names.
 	NoGuard Code = 'N'
+	// WentBack: the counter is behind what the caller has Seen of it, so the node's
+	// data is older than it was. Nothing was done.
+	WentBack Code = 'T'
 	// Failed: the node could not carry it out; Answer.Err says why.
 	Failed Code = 'E'
 )
@@ -153,6 +159,8 @@ func (c Code) String() string {
 		return "stale"
 	case NoGuard:
 		return "no guard"
+	case WentBack:
+		return "went back"
 	case Failed:
 		return "failed"
 	}

@@ -78,7 +78,7 @@ func (r *run) admit(i int, op node.Op) node.Answer {
 	switch {
 	case !r.prolongs, op.Kind.Votes() && !r.votes:
 		return node.Answer{Code: node.NoGuard}
-	case amount == 0 || !exact(amount) || !exact(number) || op.Kind.Votes() && !exact(uint64(op.NotAfter)):
+	case amount == 0 || !exact(amount) || !exact(number) || !exact(op.Seen) || op.Kind.Votes() && !exact(uint64(op.NotAfter)):
 		return failed("bad number")
 	case op.Kind.Votes() && op.NotAfter > 0 && r.now > op.NotAfter:
 		return node.Answer{Code: node.Stale}
@@ -89,6 +89,9 @@ func (r *run) admit(i int, op node.Op) node.Answer {
 	top, ok := r.counter(shard)
 	if !ok {
 		return failed("bad counter")
+	}
+	if top < op.Seen {
+		return node.Answer{Code: node.WentBack}
 	}
 	if proposes {
 		number = max(top+1, min(number, uint64(r.now)+node.ClockSlack*1000))

@@ -89,6 +89,9 @@ func TestRules(t *testing.T) {
 		{"just in time", "", "", with(acquire, func(op *node.Op) { op.NotAfter = now }), "granted 50", "A:50 300 F50"},
 		{"no ttl", "", "", with(acquire, func(op *node.Op) { op.TTL = 0 }), "bad", "- F"},
 		{"a number too large", "", "", with(acquire, func(op *node.Op) { op.Proposal = node.MaxExact }), "bad", "- F"},
+		{"a counter behind what was seen", "", "70", with(acquire, func(op *node.Op) { op.Seen = 71 }), "went back", "- F70"},
+		{"a counter as it was seen", "", "70", with(acquire, func(op *node.Op) { op.Seen = 70 }), "granted 71", "A:71 300 F71"},
+		{"a raise of a counter behind what was seen", "A:7 100", "7", with(raise, func(op *node.Op) { op.Seen = 9 }), "went back", "A:7 100 F7"},
 		{"a counter that is none", "", "0x10", acquire, "bad", "- F0x10"},
 
 		{"extend", "A:7 o 100", "", extend, "done", "A:7 o 300 F"},

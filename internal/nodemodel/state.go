@@ -148,6 +148,13 @@ func (n *Node) Restart(runID string, keep bool) {
 	}
 }
 
+// Restore puts the data of was, an earlier state, in place of what the process
+// has.
+func (n *Node) Restore(was *Node) {
+	c := was.Clone()
+	n.strings, n.hashes = c.strings, c.hashes
+}
+
 // Promote makes the process a master anew, after a time as a replica. replID2
 // names what it replaced.
 func (n *Node) Promote(replID2 string) { n.replID2 = replID2 }

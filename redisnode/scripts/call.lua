@@ -2,7 +2,7 @@
 --
 -- KEYS   1 the guard, 2 the hash of token counters, 2+i the lease of operation i
 -- ARGV   1 the guard the node must show before it grants, 2 MaxTTL in ms,
---        then seven for each operation:
+--        then eight for each operation:
 --          kind    A acquire, J join, P replace: need the guard;
 --                  X extend, R raise: a quarantine of the same configuration does;
 --                  d release, b break, n break now, i inspect: always run
@@ -12,10 +12,13 @@
 --          shard   the field of the counter (A J R P), else empty
 --          extra   the last good TIME in µs, 0 for any (A J); the new id and that (P)
 --          label   a space and the owner label, or empty (A J P)
+--          seen    the highest number that the caller has seen of the counter,
+--                  or empty (A J R P)
 -- REPLY  strings: TIME in µs, the guard on the node (empty if there is none or
 --        no operation needs it), then one for each operation:
 --          G <number>, g <number> (the counter rests on the clock),
---          Y, A, S, N, W, E <message>
+--          Y, A, S, N, W, T (the counter is behind what the caller has seen),
+--          E <message>
 --          H or B <number> <ms left> <id> <owner>
 --          F <number> <ms left> <sha1 of the value>
 --        number there: the highest given out in the shard (A J R P), the one
@@ -53,7 +56,7 @@ end
 local function failure(err) return 'E ' .. (type(err) == 'table' and err.err or tostring(err)) end
 
 local function carryOut(i)
-  local o, key = 7 * i - 4, KEYS[i + 2]
+  local o, key = 8 * i - 5, KEYS[i + 2]
   local kind, id, amount, shard, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 6]
   local newid = kind == 'P' and sub(ARGV[o + 5], 1, 32)
   if kind == 'A' or kind == 'J' then
@@ -109,7 +112,7 @@ end
 -- What the operations need.
 local guarded, raises, fields = false, false, {'floor', 'clock'}
 for i = 1, ops do
-  local o = 7 * i - 4
+  local o = 8 * i - 5
   if ARGV[o] < 'a' then
     guarded = true
     if ARGV[o] == 'R' then raises = true end
@@ -147,13 +150,14 @@ if prolongs then
     end
   end
   for i = 1, ops do
-    local o = 7 * i - 4
+    local o = 8 * i - 5
     local kind, shard = ARGV[o], ARGV[o + 4]
     if kind < 'a' then
       local amount, number, last = num(ARGV[o + 2]), shard == '' and 0 or num(ARGV[o + 3]), lastGood(kind, ARGV[o + 5])
+      local seen = ARGV[o + 7] == '' and 0 or num(ARGV[o + 7])
       if not votes and kind ~= 'X' and kind ~= 'R' then
         answers[i] = 'N'
-      elseif not amount or amount < 1 or not number or last == nil then
+      elseif not amount or amount < 1 or not number or not seen or last == nil then
         answers[i] = 'E bad number'
       elseif last and last > 0 and now > last then
         answers[i] = 'S'
@@ -163,7 +167,9 @@ if prolongs then
         if top and (kind == 'A' or kind == 'P') then
           f = math.max(top + 1, math.min(number, now + SLACK * 1000))
         end
-        if fault or not top or f >= EXACT then
+        if top and top < seen then
+          answers[i] = 'T'
+        elseif fault or not top or f >= EXACT then
           answers[i] = fault or 'E bad counter'
         else
           given[i] = format('%.0f', f)
@@ -191,7 +197,7 @@ end
 local reply = {format('%.0f', now), shown}
 for i = 1, ops do
   local answer = answers[i]
-  if not answer and ARGV[7 * i - 4] < 'a' and not prolongs then answer = 'N' end
+  if not answer and ARGV[8 * i - 5] < 'a' and not prolongs then answer = 'N' end
   if not answer then
     local ok, said = pcall(carryOut, i)
     answer = ok and said or failure(said)

@@ -147,8 +147,8 @@ func (w *world) report(ops int) {
 		w.t.Error("too many batches were not compared")
 	}
 	expected := map[node.Kind]string{
-		node.Acquire: "GHBFWSNE", node.Extend: "YHBFWANE", node.Join: "YHBFWSNE", node.Raise: "YHBFWANE",
-		node.Replace: "GHBFWASNE", node.Release: "YHBFWA", node.Break: "YHBFWA", node.Inspect: "HBFWA",
+		node.Acquire: "GHBFWSNET", node.Extend: "YHBFWANE", node.Join: "YHBFWSNET", node.Raise: "YHBFWANET",
+		node.Replace: "GHBFWASNET", node.Release: "YHBFWA", node.Break: "YHBFWA", node.Inspect: "HBFWA",
 	}
 	for kind, codes := range expected {
 		for _, code := range []byte(codes) {
@@ -465,6 +465,9 @@ func (w *world) op() node.Op {
 		op.TTL, op.Now = 0, w.rnd.IntN(3) == 0
 	case node.Release, node.Inspect:
 		op.TTL = 0
+	}
+	if op.Kind.Counts() && w.rnd.IntN(8) == 0 {
+		op.Seen = pick(w.rnd, 1, number, number+1, maxExact)
 	}
 	if op.Kind.Votes() && w.rnd.IntN(4) == 0 {
 		op.NotAfter = time.Now().Add(pick(w.rnd, -time.Minute, time.Minute)).UnixMicro()

@@ -415,3 +415,30 @@ func TestB81UnfitServers(t *testing.T) {
 		})
 	}
 }
+
+// TestF15OldDataUnderTheSameProcess: DEBUG RELOAD brings a snapshot back, with
+// the same run_id and the same guard. The token counter gives it away.
+func TestF15OldDataUnderTheSameProcess(t *testing.T) {
+	t.Parallel()
+	ns := start(t, 3, "--enable-debug-command", "yes")
+	events := &log{}
+	lk := ns.open(&redlock.Options{Observer: events.observe})
+	warm(t, lk)
+	ns.text(1, "SAVE")
+	l := take(t, lk, "x", nil)
+	await.True(t, patience, "the lease is on the node", func() bool { return ns.held(1, "x") != "" })
+	guard := ns.text(1, "GET", "redlock:node")
+	ns.text(1, "DEBUG", "RELOAD", "NOSAVE")
+	if ns.held(1, "x") != "" || ns.text(1, "GET", "redlock:node") != guard {
+		t.Fatal("the snapshot is not back")
+	}
+	await.True(t, patience, "the node is in quarantine", func() bool {
+		b, err := lk.TryAcquire(t.Context(), "x", &redlock.AcquireOptions{MaxAttempts: 1})
+		if err == nil {
+			release(t, b)
+			t.Fatal("two holders")
+		}
+		return events.count(redlock.EventNodeQuarantined, "") == 1
+	})
+	release(t, l)
+}
