@@ -44,6 +44,7 @@ type nodeLine struct {
 	Standing string `json:"standing"`
 	RunID    string `json:"run_id"`
 	Version  string `json:"version"`
+	LeftMS   int64  `json:"quarantine_ms"`
 	Error    string `json:"error"`
 }
 
@@ -194,7 +195,7 @@ func (a *app) printNodes(nodes []redlock.NodeState) error {
 	for _, n := range nodes {
 		var err error
 		if a.json {
-			err = a.emit(nodeLine{n.Node, n.Standing, n.RunID, n.Version, errorText(n.Err)})
+			err = a.emit(nodeLine{n.Node, n.Standing, n.RunID, n.Version, n.Left.Milliseconds(), errorText(n.Err)})
 		} else if n.Err != nil {
 			_, err = fmt.Fprintf(a.out, "%s %s: %s\n", n.Node, n.Standing, faultText(n.Err))
 		} else {
