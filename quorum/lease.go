@@ -293,7 +293,7 @@ func (a *attempt) Deadline() time.Time {
 	a.backend.noticeSleep()
 	a.mu.Lock()
 	defer a.unlock()
-	return time.Now().Add(a.holding.Until().Sub(a.backend.clock.Now()))
+	return a.backend.clock.Time(a.holding.Until())
 }
 
 // Extend implements backend.Lease. It joins a renewal that is under way.

@@ -42,7 +42,16 @@ func (c *Clock) Skip(d time.Duration) { c.skipped.Add(int64(d)) }
 // Now returns the time on the clock. It is never zero. It knows of time asleep
 // only what Check has seen.
 func (c *Clock) Now() core.Instant {
-	return core.Instant(time.Since(c.base)+time.Duration(c.slept.Load()+c.skipped.Load())) + 1
+	return core.Instant(time.Since(c.base)+c.unseen()) + 1
+}
+
+// unseen is how much of the time the timers of this process have not seen pass.
+func (c *Clock) unseen() time.Duration { return time.Duration(c.slept.Load() + c.skipped.Load()) }
+
+// Time returns when the clock shows t, if it does not move on by itself until
+// then: a time with a monotonic reading.
+func (c *Clock) Time(t core.Instant) time.Time {
+	return c.base.Add(time.Duration(t-1) - c.unseen())
 }
 
 // Check looks whether the machine was suspended since the last Check, moves the
@@ -59,6 +68,3 @@ func (c *Clock) Check() time.Duration {
 		}
 	}
 }
-
-// Until returns how far t is ahead.
-func (c *Clock) Until(t core.Instant) time.Duration { return t.Sub(c.Now()) }

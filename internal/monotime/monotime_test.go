@@ -35,6 +35,23 @@ func TestTimeAsleepCounts(t *testing.T) {
 	})
 }
 
+func TestSkippedTimeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewAsleep(func() time.Duration { return 0 })
+		end := c.Now().Add(time.Minute)
+		if got := time.Until(c.Time(end)); got != time.Minute {
+			t.Errorf("a minute ahead: %v", got)
+		}
+		c.Skip(20 * time.Second)
+		if got := time.Until(c.Time(end)); got != 40*time.Second {
+			t.Errorf("a minute ahead, 20 s skipped: %v", got)
+		}
+		if got := c.Awake(); got != 1 {
+			t.Errorf("awake since %v", got)
+		}
+	})
+}
+
 func TestThisMachineIsAwake(t *testing.T) {
 	c := New()
 	before := c.Now()
