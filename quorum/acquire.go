@@ -382,12 +382,16 @@ func (a *attempt) verdict() verdict {
 	defer a.unlock()
 	quorum := a.backend.cfg.Quorum
 	v := verdict{votes: a.votes(), late: a.round.Late(), mayRemain: a.mayRemain()}
-	granted, answered, forever := 0, 0, 0
+	granted, answered, forever, open := 0, 0, 0, 0
 	var left []time.Duration // of quarantines
 	unfit := make([]error, 0, len(v.votes))
 	holders := make(map[string][]backend.Vote)
-	for _, vote := range v.votes {
+	for i, vote := range v.votes {
 		switch vote.Outcome {
+		case backend.OutcomeUnasked, backend.OutcomeOpen:
+			if a.backend.peers[i].votes() {
+				open++
+			}
 		case backend.OutcomeGranted:
 			granted++
 			answered++
@@ -407,6 +411,12 @@ func (a *attempt) verdict() verdict {
 		case errors.Is(vote.Err, backend.ErrUnfit):
 			unfit = append(unfit, vote.Err)
 		}
+	}
+	if len(left) > 0 {
+		// Quarantines are known beforehand, and decide a round before the others
+		// were asked. Those are no outage.
+		granted += open
+		answered += open
 	}
 	v.answered = answered >= quorum
 	for _, votes := range holders {

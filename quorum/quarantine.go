@@ -25,49 +25,58 @@ type quarantine struct {
 	guard string // what the node shows: the quarantine by name
 	blank bool   // it has no configuration, and so no leases
 	kept  bool   // its counters have forgotten nothing
-	stuck bool   // it was said that it cannot be lifted
+	stuck bool   // it cannot be lifted, which was said
 	tries int    // to lift it
 }
 
 // quarantinedError is why a node does not vote, and for how long.
 type quarantinedError struct {
-	blank bool
-	moved time.Duration // its clock, if that is why
-	left  time.Duration
+	blank, stuck bool
+	moved        time.Duration // its clock, if that is why
+	left         time.Duration
 }
 
 func (e *quarantinedError) Error() string {
-	why := "restarted, or was given other data"
+	if e.stuck {
+		return e.why()
+	}
+	return fmt.Sprintf("%s; votes in %v", e.why(), e.left.Round(100*time.Millisecond))
+}
+
+func (e *quarantinedError) why() string {
 	switch {
 	case e.moved != 0:
-		why = fmt.Sprintf("clock moved by %v, so that leases end at the wrong time", e.moved.Round(time.Millisecond))
+		return fmt.Sprintf("clock moved by %v, so that leases end at the wrong time", e.moved.Round(time.Millisecond))
+	case e.stuck:
+		return "too few other nodes can tell the tokens given out, and CounterOnly is set"
 	case e.blank:
-		why = "blank: if it is new, declare it with init"
+		return "blank: if it is new, declare it with init"
 	}
-	return fmt.Sprintf("%s; votes in %v", why, e.left.Round(100*time.Millisecond))
+	return "restarted, or was given other data"
 }
 
 func (e *quarantinedError) Unwrap() error { return backend.ErrQuarantined }
 
-// inTheWay says which nodes the quarantine of keeps an attempt from a quorum, and
-// for how long.
+// inTheWay says which nodes the quarantine of keeps an attempt from a quorum, why,
+// and for how long.
 func inTheWay(votes []backend.Vote, left time.Duration) error {
 	var nodes []string
+	end := fmt.Sprintf("enough nodes vote in %v", left.Round(100*time.Millisecond))
 	for _, v := range votes {
-		if v.Outcome == backend.OutcomeQuarantined {
-			nodes = append(nodes, v.Node)
-		}
 		var q *quarantinedError
-		if errors.As(v.Err, &q) && q.blank {
-			nodes[len(nodes)-1] += " (blank: if it is new, declare it with init)"
+		if !errors.As(v.Err, &q) {
+			continue
+		}
+		nodes = append(nodes, fmt.Sprintf("%s (%s)", v.Node, q.why()))
+		if q.stuck && left == 0 {
+			end = "wait for other nodes, or end it with init --force"
 		}
 	}
-	return fmt.Errorf("%w: %s; enough nodes vote in %v", backend.ErrQuarantined, strings.Join(nodes, ", "),
-		left.Round(100*time.Millisecond))
+	return fmt.Errorf("%w: %s; %s", backend.ErrQuarantined, strings.Join(nodes, ", "), end)
 }
 
 func (q *quarantine) err(now core.Instant) error {
-	return &quarantinedError{blank: q.blank, left: q.Left(now)}
+	return &quarantinedError{blank: q.blank, stuck: q.stuck, left: q.Left(now)}
 }
 
 // serves reports whether the node does what k asks for while it does not vote:
@@ -256,13 +265,18 @@ func (b *Backend) votingBut(p *peer) int {
 		if other == p {
 			continue
 		}
-		other.mu.Lock()
-		if other.ready && other.quarantine == nil && other.stalled == 0 {
+		if other.votes() {
 			count++
 		}
-		other.mu.Unlock()
 	}
 	return count
+}
+
+// votes reports whether, as far as is known, the node would vote.
+func (p *peer) votes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready && p.quarantine == nil && p.stalled == 0
 }
 
 // tokenReports asks all nodes but p for the largest number they have given out.
