@@ -168,9 +168,8 @@ func (p *peer) welcome(r node.HelloReply) {
 	shown, _ := node.ParseGuard(r.Guard)
 	if shown.Conf == node.NoConf {
 		shown.Conf = p.backend.conf.String()
-	} else {
-		p.backend.confSeen.Store(true)
 	}
+	p.noteConf(r)
 	p.ready, p.guard = true, node.Guard{Life: r.Life, Conf: shown.Conf}.String()
 	p.failures, p.refusal, p.lastErr, p.greetAfter, p.suspect = 0, nil, nil, 0, ""
 	if r.Standing == node.StandingQuarantined {

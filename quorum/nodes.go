@@ -48,11 +48,17 @@ func (b *Backend) introduceAll(ctx context.Context, intent func(i int) node.Inte
 	ctx, cancel := context.WithTimeout(ctx, greetLimit)
 	defer cancel()
 	states := make([]backend.NodeState, len(b.peers))
+	replies := make([]node.HelloReply, len(b.peers))
 	var wg sync.WaitGroup
 	for i, p := range b.peers {
-		wg.Go(func() { states[i], _ = p.introduceAs(ctx, intent(i)) })
+		wg.Go(func() { states[i], replies[i] = p.introduceAs(ctx, intent(i)) })
 	}
 	wg.Wait()
+	for i, p := range b.peers {
+		if states[i].Standing == StandingQuarantined {
+			p.describeQuarantine(&states[i], replies[i]) // knowing what the others show
+		}
+	}
 	return states
 }
 
@@ -75,10 +81,11 @@ func (p *peer) introduceAs(ctx context.Context, intent node.Intent) (backend.Nod
 		s.HasRecords = known && shown.Conf != node.NoConf && !(intent == node.Declare && reply.Changed)
 		err = p.judge(reply)
 	}
+	if err == nil {
+		p.noteConf(reply)
+	}
 	if err == nil && reply.Standing == node.StandingQuarantined {
-		q := p.newQuarantine(reply)
-		s.Left = q.Left(p.backend.clock.Awake())
-		s.Err = q.err(p.backend.clock.Awake())
+		p.describeQuarantine(&s, reply)
 		return s, reply
 	}
 	s.Err = p.asRefusal(err)
@@ -92,6 +99,20 @@ func (p *peer) introduceAs(ctx context.Context, intent node.Intent) (backend.Nod
 		s.Err = fmt.Errorf("%w: %w", backend.ErrNoQuorum, s.Err)
 	}
 	return s, reply
+}
+
+// noteConf takes in whether the node, which accepts our configuration, shows it.
+func (p *peer) noteConf(r node.HelloReply) {
+	if shown, known := node.ParseGuard(r.Guard); known && shown.Conf != node.NoConf {
+		p.backend.confSeen.Store(true)
+	}
+}
+
+// describeQuarantine says for how long the node does not vote.
+func (p *peer) describeQuarantine(s *backend.NodeState, r node.HelloReply) {
+	q := p.newQuarantine(r)
+	now := p.backend.clock.Awake()
+	s.Left, s.Err = q.Left(now), q.err(now)
 }
 
 // forceVote ends the quarantine of the node before its time, because an operator

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,7 +64,11 @@ func briefQuorum(e *redlock.QuorumError) string {
 	if held(e) {
 		return printable(e.Name) + " is " + holder(e.Votes)
 	}
-	faults := voteFaults(e.Votes)
+	votes := e.Votes
+	if errors.Is(e, redlock.ErrQuarantined) { // which the reason has all of
+		votes = slices.DeleteFunc(slices.Clone(votes), func(v redlock.Vote) bool { return v.Outcome == backend.OutcomeQuarantined })
+	}
+	faults := voteFaults(votes)
 	said := strings.TrimSpace(e.Op + " " + printable(e.Name))
 	for _, r := range e.Reasons {
 		if !faults.say(r) {

@@ -178,9 +178,9 @@ func TestRedisReadersDoNotWrite(t *testing.T) {
 	}
 }
 
-// TestRedisForgets: the server has lost its memory. Whoever had opened the gate
+// TestF81RedisForgets: the server has lost its memory. Whoever had opened the gate
 // must open it again.
-func TestRedisForgets(t *testing.T) {
+func TestF81RedisForgets(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
 	c := redis(t)

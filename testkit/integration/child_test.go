@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"example.com/redlock"
 )
 
@@ -21,6 +23,9 @@ const (
 	roleEnv   = "REDLOCK_TEST_ROLE"
 	nodesEnv  = "REDLOCK_TEST_NODES"
 	handleEnv = "REDLOCK_TEST_HANDLE"
+	// maxTTLEnv and clusterEnv are options of the same names, empty for the default.
+	maxTTLEnv  = "REDLOCK_TEST_MAX_TTL"
+	clusterEnv = "REDLOCK_TEST_CLUSTER"
 
 	// roleChurn takes and gives back leases until it is killed, and prints a
 	// line when it has had the first.
@@ -32,13 +37,18 @@ const (
 	// roleHold holds a lease of a second, and says what the library told it first
 	// after a pause of the whole process.
 	roleHold = "hold"
+	// roleKeep holds a lease and says its token, when it will be over, and when it is.
+	roleKeep = "keep"
+	// roleCount takes and gives back leases until its input ends, and tells of each.
+	roleCount = "count"
 )
 
 // play is the main function of the other processes.
 func play(role string) int {
 	ctx := context.Background()
+	maxTTL, _ := time.ParseDuration(os.Getenv(maxTTLEnv))
 	lk, err := redlock.Open(ctx, strings.Split(os.Getenv(nodesEnv), ","), &redlock.Options{
-		NodeTimeout: generous, Logger: slog.New(slog.DiscardHandler),
+		NodeTimeout: generous, Logger: slog.New(slog.DiscardHandler), MaxTTL: maxTTL, Cluster: os.Getenv(clusterEnv),
 	})
 	if err == nil {
 		switch role {
@@ -50,6 +60,10 @@ func play(role string) int {
 			err = takeOnce(ctx, lk)
 		case roleHold:
 			err = hold(ctx, lk)
+		case roleKeep:
+			err = keep(ctx, lk)
+		case roleCount:
+			err = count(ctx, lk)
 		default:
 			err = fmt.Errorf("unknown role %q", role)
 		}
@@ -112,6 +126,26 @@ func hold(ctx context.Context, lk *redlock.Locker) error {
 	}
 }
 
+func keep(ctx context.Context, lk *redlock.Locker) error {
+	l, err := lk.Acquire(ctx, "x", &redlock.AcquireOptions{TTL: forgetTTL})
+	if err != nil {
+		return err
+	}
+	fmt.Println(uint64(l.Token()), int64(instant()+time.Until(l.Deadline())))
+	<-l.Context().Done()
+	fmt.Println(errors.Is(context.Cause(l.Context()), redlock.ErrLost))
+	return nil
+}
+
+// instant is CLOCK_MONOTONIC, which is the same for all processes.
+func instant() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
 func resumeAndRelease(ctx context.Context, lk *redlock.Locker, handle string) error {
 	l, err := lk.Resume(ctx, handle, nil)
 	if err != nil {
@@ -128,6 +162,24 @@ func resumeAndRelease(ctx context.Context, lk *redlock.Locker, handle string) er
 // the test.
 func (ns *nodes) spawn(role string, env ...string) (*exec.Cmd, *bufio.Reader) {
 	ns.t.Helper()
+	return ns.spawnWith(nil, role, env...)
+}
+
+// spawnFed is spawn with an input for the process, which is to end when that does.
+func (ns *nodes) spawnFed(role string, env ...string) (io.Closer, *bufio.Reader) {
+	ns.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	_, out := ns.spawnWith(r, role, env...)
+	_ = r.Close() // the process has its own
+	ns.t.Cleanup(func() { _ = w.Close() })
+	return w, out
+}
+
+func (ns *nodes) spawnWith(in *os.File, role string, env ...string) (*exec.Cmd, *bufio.Reader) {
+	ns.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		ns.t.Fatal(err)
@@ -135,6 +187,9 @@ func (ns *nodes) spawn(role string, env ...string) (*exec.Cmd, *bufio.Reader) {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, nodesEnv+"="+strings.Join(ns.urls(), ","))
 	cmd.Env = append(cmd.Env, env...)
+	if in != nil {
+		cmd.Stdin = in
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -158,4 +213,43 @@ func line(t testing.TB, r *bufio.Reader) string {
 		t.Fatalf("other process: %q, %v", text, err)
 	}
 	return strings.TrimSpace(text)
+}
+
+// grant is what one acquisition looked like: instants on CLOCK_MONOTONIC, which is
+// the same for all processes.
+type grant struct {
+	called, returned time.Duration
+	name             string
+	token            uint64
+	byClock          bool
+}
+
+// countedNames are the names that roleCount takes.
+const countedNames = 3
+
+func count(ctx context.Context, lk *redlock.Locker) error {
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	for i := os.Getpid(); ; i++ {
+		select {
+		case <-ended:
+			return lk.Close(ctx)
+		default:
+		}
+		g := grant{name: fmt.Sprint("x", i%countedNames), called: instant()}
+		l, err := lk.Acquire(ctx, g.name, &redlock.AcquireOptions{TTL: time.Second, Wait: 5 * time.Second})
+		g.returned = instant()
+		if err != nil {
+			if errors.Is(err, redlock.ErrHeld) || errors.Is(err, redlock.ErrNoQuorum) || errors.Is(err, redlock.ErrQuarantined) {
+				continue
+			}
+			return err
+		}
+		fmt.Println(int64(g.called), int64(g.returned), g.name, uint64(l.Token()), l.TokenByClock())
+		pass(10 * time.Millisecond) // others have a processor, too
+		_ = l.Release(ctx)          // a node may be gone that had it
+	}
 }

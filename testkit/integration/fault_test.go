@@ -296,13 +296,23 @@ func TestF75AnyNames(t *testing.T) {
 	ns.empty(undone, ns.all()...)
 }
 
-// F76: names that are free leave nothing but a bounded number of counters.
-func TestF76FreeNamesLeaveNothing(t *testing.T) {
+// F76, B107: names that are free leave nothing but a bounded number of counters,
+// and a name that comes again has a larger token.
+func TestF76B107FreeNamesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 1)
 	lk := ns.open(nil)
+	// Counters ahead of the clock: they alone make tokens grow.
+	_ = ns.do(0, "HSET", "redlock:tokens", "floor", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()))
+	first := take(t, lk, "name 0", nil)
+	release(t, first)
 	for i := range 6000 {
 		release(t, take(t, lk, fmt.Sprintf("name %d", i), nil))
+	}
+	again := take(t, lk, "name 0", nil)
+	release(t, again)
+	if again.Token() <= first.Token() {
+		t.Errorf("token %d after %d", again.Token(), first.Token())
 	}
 	ns.empty(undone, 0)
 	keys, err := ns.do(0, "DBSIZE").AsInt64()

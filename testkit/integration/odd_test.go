@@ -47,8 +47,8 @@ func TestOddNames(t *testing.T) {
 	ns.empty(undone, ns.all()...)
 }
 
-// TestPlainKeys excludes, and is excluded by, clients that know nothing of us.
-func TestPlainKeys(t *testing.T) {
+// TestF74PlainKeys excludes, and is excluded by, clients that know nothing of us.
+func TestF74PlainKeys(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3)
 	lk := ns.open(&redlock.Options{PlainKeys: true})
@@ -87,9 +87,9 @@ func TestPlainKeys(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: what is held can be kept and given back on servers that can
+// TestF18OutOfMemory: what is held can be kept and given back on servers that can
 // store nothing more.
-func TestOutOfMemory(t *testing.T) {
+func TestF18OutOfMemory(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3)
 	lk := ns.open(&redlock.Options{ConnectWait: 300 * time.Millisecond})

@@ -243,9 +243,9 @@ func TestARestartedNodeIsQuarantined(t *testing.T) {
 	ns.empty(undone, ns.all()...)
 }
 
-// TestARestartWithItsDataIsQuarantined: the guard on the node names the process
-// that wrote it. The lease that it still has is kept up.
-func TestARestartWithItsDataIsQuarantined(t *testing.T) {
+// TestF03ARestartWithItsDataIsQuarantined: the guard on the node names the process
+// that wrote it, and nobody can tell what else it lost. The lease that it still has is kept up.
+func TestF03ARestartWithItsDataIsQuarantined(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3, "--appendonly", "yes", "--appendfsync", "always")
 	events := &log{}
@@ -305,49 +305,74 @@ func TestNodesOnlyLooks(t *testing.T) {
 	}
 }
 
-// TestMismatch: clients that count differently would not exclude each other.
-func TestMismatch(t *testing.T) {
+// TestF69F70F71Mismatch: clients that count differently would not exclude each other.
+func TestF69F70F71Mismatch(t *testing.T) {
 	t.Parallel()
+	few, more, others := []int{0, 1}, []int{0, 1, 2, 3, 4}, []int{0, 1, 3}
 	for name, tt := range map[string]struct {
 		first, second redlock.Options
-		fewer         bool // the second client leaves out a node
+		members       []int // of five servers, those of the second client; the first has three
 		field         string
 	}{
-		"quorum":     {second: redlock.Options{Quorum: 3}, field: "quorum"},
-		"max TTL":    {second: redlock.Options{MaxTTL: time.Minute}, field: "max TTL"},
-		"plain keys": {second: redlock.Options{PlainKeys: true}, field: "plain keys"},
-		"cluster":    {second: redlock.Options{Cluster: "other"}, field: "members"},
-		"members": {
-			first: redlock.Options{Quorum: 3}, second: redlock.Options{Quorum: 2}, fewer: true, field: "members",
+		"quorum":          {second: redlock.Options{Quorum: 3}, field: "quorum: 3 here, 2 on the node"},
+		"F71 max TTL":     {second: redlock.Options{MaxTTL: time.Minute}, field: "max TTL in ms: 60000 here, 30000 on the node"},
+		"lower max TTL":   {second: redlock.Options{MaxTTL: 10 * time.Second}, field: "max TTL"},
+		"plain keys":      {second: redlock.Options{PlainKeys: true}, field: "plain keys: true here, false on the node"},
+		"no plain keys":   {first: redlock.Options{PlainKeys: true}, field: "plain keys: false here, true on the node"},
+		"cluster":         {second: redlock.Options{Cluster: "other"}, field: "members"},
+		"fewer":           {first: redlock.Options{Quorum: 3}, second: redlock.Options{Quorum: 2}, members: few, field: "members"},
+		"F70 other nodes": {members: others, field: "members"},
+		"F69 two more":    {members: more, field: "number of nodes: 5 here, 3 on the node"},
+		"F69 two more, one cluster": {
+			first: redlock.Options{Cluster: "c"}, second: redlock.Options{Cluster: "c"}, members: more, field: "number of nodes",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ns := start(t, 3)
-			a := ns.open(&tt.first)
+			ns := start(t, 5)
+			a := open(t, ns.urls()[:3], &tt.first)
 			warm(t, a)
-			urls := ns.urls()
-			if tt.fewer {
-				urls = urls[:2]
+			if tt.members == nil {
+				tt.members = []int{0, 1, 2}
 			}
-			b := open(t, urls, &tt.second)
-			for range 2 {
-				within(t, time.Second, "a mismatch", func() {
-					_, err := b.Acquire(t.Context(), "x", nil)
-					is(t, err, []error{redlock.ErrMismatch}, redlock.ErrHeld)
-					if err != nil && !strings.Contains(err.Error(), tt.field) {
-						t.Errorf("%v does not name the %s", err, tt.field)
+			var urls []string
+			for _, i := range tt.members {
+				urls = append(urls, ns.urls()[i])
+			}
+			refusedForItsField(t, open(t, urls, &tt.second), tt.field)
+			warm(t, a)
+			for _, i := range ns.all() { // with plain keys no pattern finds them
+				if tt.first.PlainKeys || tt.second.PlainKeys {
+					if got := ns.text(i, "GET", "x"); got != "" {
+						t.Errorf("node %d: the second client stored %q", i+1, got)
 					}
-				})
-			}
-			for _, s := range b.Nodes(t.Context()) {
-				if s.Standing != "mismatch" || !errors.Is(s.Err, redlock.ErrMismatch) {
-					t.Errorf("node %+v", s)
 				}
 			}
-			warm(t, a)
 			ns.empty(undone, ns.all()...)
 		})
+	}
+}
+
+// refusedForItsField takes no lease, twice, because of what the first client had declared.
+func refusedForItsField(t *testing.T, b *redlock.Locker, field string) {
+	t.Helper()
+	for range 2 {
+		within(t, time.Second, "a mismatch", func() {
+			_, err := b.Acquire(t.Context(), "x", nil)
+			is(t, err, []error{redlock.ErrMismatch}, redlock.ErrHeld)
+			if err != nil && !strings.Contains(err.Error(), field) {
+				t.Errorf("%v does not say %q", err, field)
+			}
+		})
+	}
+	mismatches := 0
+	for _, s := range b.Nodes(t.Context()) {
+		if s.Standing == "mismatch" && errors.Is(s.Err, redlock.ErrMismatch) && strings.Contains(s.Err.Error(), field) {
+			mismatches++
+		}
+	}
+	if mismatches < 2 {
+		t.Errorf("%d nodes say that they have another configuration: %+v", mismatches, b.Nodes(t.Context()))
 	}
 }
 

@@ -68,9 +68,9 @@ func TestB01ReleaseOnADeadContext(t *testing.T) {
 	ns.empty(undone, ns.all()...)
 }
 
-// TestThreeOfFiveFrozen: an outage is ErrNoQuorum after ConnectWait, and leaves
+// TestF66ThreeOfFiveFrozen: an outage is ErrNoQuorum after ConnectWait, and leaves
 // no key on the live nodes.
-func TestThreeOfFiveFrozen(t *testing.T) {
+func TestF66ThreeOfFiveFrozen(t *testing.T) {
 	t.Parallel()
 	const connectWait = time.Second
 	for name, acquire := range map[string]func(*redlock.Locker, context.Context, string, *redlock.AcquireOptions) (*redlock.Lease, error){

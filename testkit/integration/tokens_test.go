@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"example.com/redlock/testkit/await"
+)
+
+// TestTokensWhileNodesForget: four processes take leases while nodes are killed, come back
+// empty, and vote again. Every token is given out once, and those of one name are in order
+// wherever one call had returned before another began. TestSoakTokensWhileNodesForget is
+// the long form.
+func TestTokensWhileNodesForget(t *testing.T) {
+	t.Parallel()
+	tokensWhileNodesForget(t, 300, 2)
+}
+
+// TestSoakTokensWhileNodesForget takes about a minute.
+func TestSoakTokensWhileNodesForget(t *testing.T) {
+	if os.Getenv("REDLOCK_SOAK") != "1" {
+		t.Skip("REDLOCK_SOAK is not set; see make soak")
+	}
+	tokensWhileNodesForget(t, 2000, 16)
+}
+
+// tokensWhileNodesForget goes on until there have been so many grants, and nodes have
+// come back so often.
+func tokensWhileNodesForget(t *testing.T, grants, returns int) {
+	ns := start(t, 5)
+	ns.open(shortOptions())
+	// Counters far above what any clock would give: they alone keep the order.
+	for i := range ns.servers {
+		if err := ns.do(i, "HSET", "redlock:tokens", "floor", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got grantLog
+	stop := got.collect(ns, 4)
+
+	// One node after the other forgets; up to two are out at a time.
+	for i, back := 0, rand.IntN(5); i < returns; i++ {
+		node := (back + i) % 5
+		ns.kill(node)
+		got.awaitMore(t, 3)
+		ns.restart(node)
+		if i%2 == 0 {
+			other := (node + 2) % 5
+			ns.restartEmpty(other)
+			awaitVote(t, ns, other)
+		}
+		awaitVote(t, ns, node)
+		got.awaitMore(t, 3)
+	}
+	await.True(t, 5*time.Minute, "enough grants", func() bool { return got.len() >= grants })
+	stop()
+	got.check(t)
+	t.Logf("%d grants", got.len())
+}
+
+// awaitVote waits until a node votes again.
+func awaitVote(t *testing.T, ns *nodes, i int) {
+	t.Helper()
+	await.True(t, patience, fmt.Sprintf("node %d votes again", i+1), func() bool {
+		guard := ns.text(i, "GET", "redlock:node")
+		return guard != "" && !strings.HasPrefix(guard, "quarantine:")
+	})
+}
+
+// grantLog collects the grants of several processes.
+type grantLog struct {
+	mu  sync.Mutex
+	all []grant
+	n   atomic.Int64
+}
+
+func (g *grantLog) len() int { return int(g.n.Load()) }
+
+func (g *grantLog) awaitMore(t *testing.T, n int) {
+	t.Helper()
+	from := g.len()
+	await.True(t, patience, "grants go on", func() bool { return g.len() >= from+n })
+}
+
+// collect starts processes and notes what they are granted, until it is told to stop.
+func (g *grantLog) collect(ns *nodes, processes int) (stop func()) {
+	var readers sync.WaitGroup
+	var inputs []io.Closer
+	for range processes {
+		in, out := ns.spawnFed(roleCount, maxTTLEnv+"="+shortOptions().MaxTTL.String())
+		inputs = append(inputs, in)
+		readers.Go(func() { g.read(ns.t, out) })
+	}
+	return func() {
+		for _, in := range inputs {
+			_ = in.Close()
+		}
+		readers.Wait()
+	}
+}
+
+func (g *grantLog) read(t testing.TB, out *bufio.Reader) {
+	for {
+		text, err := out.ReadString('\n')
+		if err != nil {
+			return
+		}
+		var one grant
+		if n, err := fmt.Sscan(text, (*int64)(&one.called), (*int64)(&one.returned), &one.name, &one.token, &one.byClock); n != 5 {
+			t.Errorf("a process says %q: %v", text, err)
+			return
+		}
+		g.mu.Lock()
+		g.all = append(g.all, one)
+		g.mu.Unlock()
+		g.n.Add(1)
+	}
+}
+
+// check fails if a token was given out twice under a name, or is not larger than all
+// that had been given out when its call began.
+func (g *grantLog) check(t *testing.T) {
+	t.Helper()
+	byName := map[string][]grant{}
+	for _, one := range g.all {
+		byName[one.name] = append(byName[one.name], one)
+		if one.byClock {
+			t.Errorf("the order of token %d of %s rests on a clock, although enough nodes voted", one.token, one.name)
+		}
+	}
+	for name, all := range byName {
+		returned := slices.SortedFunc(slices.Values(all), func(a, b grant) int { return cmp.Compare(a.returned, b.returned) })
+		slices.SortFunc(all, func(a, b grant) int { return cmp.Compare(a.called, b.called) })
+		given := map[uint64]bool{}
+		var highest uint64
+		for next := range all {
+			for len(returned) > 0 && returned[0].returned < all[next].called {
+				highest = max(highest, returned[0].token)
+				returned = returned[1:]
+			}
+			if given[all[next].token] {
+				t.Errorf("token %d of %s was given out twice", all[next].token, name)
+			}
+			given[all[next].token] = true
+			if all[next].token <= highest {
+				t.Errorf("token %d of %s, asked for when %d had been given out", all[next].token, name, highest)
+			}
+		}
+	}
+	if len(byName) != countedNames {
+		t.Errorf("grants under %d names, want %d", len(byName), countedNames)
+	}
+}
