@@ -37,6 +37,10 @@ var (
 	ErrOverloaded = backend.ErrOverloaded
 )
 
+// UnfitError is an ErrUnfit that says why, in a word that package backend lists.
+// Use errors.As to reach it in the error of a Vote, NodeState, Finding or Event.
+type UnfitError = backend.UnfitError
+
 // QuorumError says what each node answered. Use errors.As to reach it.
 type QuorumError = backend.QuorumError
 

@@ -28,5 +28,6 @@ const (
 	EventNodeLifted      = backend.EventNodeLifted
 	EventNodeRefused     = backend.EventNodeRefused
 	EventClockMoved      = backend.EventClockMoved
+	EventNodeAccepted    = backend.EventNodeAccepted
 	EventSuspended       = backend.EventSuspended
 )

@@ -37,12 +37,14 @@ const (
 	// if any, tells that its counters now rest on its clock.
 	EventNodeLifted EventKind = "node lifted"
 	// EventNodeRefused: a node does not vote; Err is an ErrMismatch or an
-	// ErrUnfit that says why.
+	// *UnfitError that says why.
 	EventNodeRefused EventKind = "node refused"
 	// EventClockMoved: the clock of a node moved by Took, and the node does not
 	// vote until it has been steady for the longest lease; Err is an
 	// ErrQuarantined that says so.
 	EventClockMoved EventKind = "clock moved"
+	// EventNodeAccepted: a node that had been refused votes again.
+	EventNodeAccepted EventKind = "node accepted"
 	// EventSuspended: the machine was suspended for Took.
 	EventSuspended EventKind = "suspended"
 )

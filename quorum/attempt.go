@@ -435,7 +435,7 @@ func vote(name string, ans node.Answer, took time.Duration) backend.Vote {
 	case node.Failed:
 		v.Outcome, v.Err = backend.OutcomeFailed, fmt.Errorf("node: %s", ans.Err)
 		if ans.Denied {
-			v.Err = fmt.Errorf("%w: %w: %w", backend.ErrUnfit, backend.ErrNotPermitted, v.Err)
+			v.Err = notPermitted(v.Err)
 		}
 	}
 	return v

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,8 +21,6 @@ const (
 	maxGreetPause = 250 * time.Millisecond
 	// refusalPause spaces greetings of a node that we do not accept.
 	refusalPause = time.Second
-	// minVersion is the first with PEXPIRE … GT.
-	minVersion = 7
 )
 
 // greeting is what a peer knows from introducing itself to its node.
@@ -39,6 +36,7 @@ type greeting struct {
 	// underWay: a greeting is running. None begins before greetAfter.
 	underWay   bool
 	greetAfter core.Instant
+	greeted    core.Instant // when the last one began
 	failures   int
 	// refusal is why the node's vote is not accepted; lastErr is why it could
 	// not be reached.
@@ -88,7 +86,7 @@ func (p *peer) greet() {
 	reply, err := p.node.Hello(ctx, h)
 	p.mu.Lock()
 	now := p.backend.clock.Now()
-	p.underWay, p.silent, p.stalled = false, false, 0
+	p.underWay, p.silent, p.stalled, p.greeted = false, false, 0, sent
 	if p.kicker != nil {
 		p.kicker.Stop() // it waited for the next greeting
 		p.kicker = nil
@@ -129,38 +127,27 @@ func (p *peer) greet() {
 
 // judge returns why the node's vote cannot be accepted.
 func (p *peer) judge(r node.HelloReply) error {
-	unfit := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", backend.ErrUnfit, fmt.Sprintf(format, args...))
+	if err := p.backend.unfit(r); err != nil {
+		return err
 	}
-	major, _, _ := strings.Cut(r.Version, ".")
-	if v, err := strconv.Atoi(major); err != nil || v < minVersion {
-		return unfit("server version %q is below %d", r.Version, minVersion)
-	}
-	switch {
-	case r.Mode != "standalone":
-		return unfit("server runs in %s mode", r.Mode)
-	case r.Role != "master":
-		return unfit("server is a replica")
-	case r.MaxMemory > 0 && r.MaxMemoryPolicy != "noeviction":
-		return unfit("server may evict leases: maxmemory-policy is %s", r.MaxMemoryPolicy)
-	case r.Standing == node.StandingMismatch:
-		return p.mismatch(r.Guard)
+	if r.Standing == node.StandingMismatch {
+		return p.backend.mismatch(r.Guard)
 	}
 	if other := p.backend.identify(p.index, r.RunID); other != nil {
 		// Or it was, and the two have changed places: the other one is to look.
 		go other.recheck()
-		return unfit("it is the same server as %s", other.node.Name())
+		return sameServer(other.node.Name())
 	}
 	return nil
 }
 
-func (p *peer) mismatch(guard string) error {
+func (b *Backend) mismatch(guard string) error {
 	shown, _ := node.ParseGuard(guard)
 	conf, err := node.ParseConf(shown.Conf)
 	if err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrMismatch, err)
 	}
-	return fmt.Errorf("%w: %s", backend.ErrMismatch, strings.Join(p.backend.conf.Diff(conf), ", "))
+	return fmt.Errorf("%w: %s", backend.ErrMismatch, strings.Join(b.conf.Diff(conf), ", "))
 }
 
 // welcome accepts the node.
@@ -171,6 +158,10 @@ func (p *peer) welcome(r node.HelloReply) {
 	}
 	p.noteConf(r)
 	p.ready, p.guard = true, node.Guard{Life: r.Life, Conf: shown.Conf}.String()
+	if p.refusal != nil && r.Standing != node.StandingQuarantined {
+		p.log(slog.LevelInfo, "redlock: node may vote again", "node", p.node.Name())
+		p.event(backend.EventNodeAccepted, nil)
+	}
 	p.failures, p.refusal, p.lastErr, p.greetAfter, p.suspect = 0, nil, nil, 0, ""
 	if r.Standing == node.StandingQuarantined {
 		p.enterQuarantine(r)
@@ -207,10 +198,12 @@ func (p *peer) putOff(now core.Instant, err error) {
 func (p *peer) asRefusal(err error) error {
 	var c *node.CallError
 	if errors.As(err, &c) && c.Denied {
-		return fmt.Errorf("%w: %w: %w", backend.ErrUnfit, backend.ErrNotPermitted, err)
+		return notPermitted(err)
 	}
-	if c != nil && c.Clustered {
-		return fmt.Errorf("%w: server runs in cluster mode: %w", backend.ErrUnfit, err)
+	if c != nil && c.Mode != "" {
+		e := wrongMode(c.Mode)
+		e.Err = err
+		return e
 	}
 	return err
 }

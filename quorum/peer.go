@@ -86,6 +86,7 @@ func (p *peer) submit(t *task) error {
 		p.frees.push(t)
 	}
 	p.kick(now)
+	p.lookAgain(now)
 	return nil
 }
 

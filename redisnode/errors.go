@@ -30,6 +30,8 @@ var (
 		"CLUSTERDOWN ", "MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ",
 	}
 	clusterCodes = []string{"CLUSTERDOWN ", "MOVED ", "CROSSSLOT "}
+	// What is said of a command of a script, by Redis up to 7.0 and from 7.2 on.
+	deniedTexts  = []string{"can't run this command", "can't access at least one of the keys", "ACL failure in script"}
 	unknownTexts = []string{"unknown command", "unsupported command"}
 )
 
@@ -37,7 +39,9 @@ var (
 func callError(err error) *node.CallError {
 	text := err.Error()
 	e := &node.CallError{Err: err, Denied: isDenied(text) || containsAny(text, unknownTexts)}
-	e.Clustered = containsAny(text, clusterCodes)
+	if containsAny(text, clusterCodes) {
+		e.Mode = "cluster"
+	}
 	var op *net.OpError
 	dial := errors.As(err, &op) && op.Op == "dial"
 	e.Sent = !(e.Denied || dial || errors.Is(err, ErrNotSent) || containsAny(text, refusedCodes))
@@ -45,18 +49,18 @@ func callError(err error) *node.CallError {
 }
 
 // isDenied reports whether a server's text means that the user lacks a right.
-// Redis says NOPERM for a command of the caller's, and something else for one of
-// the caller's script.
 func isDenied(text string) bool {
-	return containsAny(text, deniedCodes) || strings.Contains(text, "can't run this command")
+	return containsAny(text, deniedCodes) || containsAny(text, deniedTexts)
 }
 
 func isNoScript(err error) bool { return strings.Contains(err.Error(), "NOSCRIPT") }
 
+func isUnknown(err error) bool { return containsAny(err.Error(), unknownTexts) }
+
 // isRefusal reports whether the server does not let this user, or anybody,
 // use a command.
 func isRefusal(err error) bool {
-	return strings.Contains(err.Error(), "NOPERM ") || containsAny(err.Error(), unknownTexts)
+	return strings.Contains(err.Error(), "NOPERM ") || isUnknown(err)
 }
 
 func containsAny(text string, parts []string) bool {

@@ -3,6 +3,7 @@ package redisnode
 import (
 	"context"
 	"crypto/tls"
+	"strings"
 	"sync/atomic"
 
 	"example.com/redlock/internal/node"
@@ -85,7 +86,19 @@ func (n *Node) Name() string { return n.name }
 
 // Hello introduces the client to the node.
 func (n *Node) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
-	return ask(ctx, n, &n.hello, encodeHello(h), decodeHello)
+	r, err := ask(ctx, n, &n.hello, encodeHello(h), decodeHello)
+	if err != nil && isUnknown(err) && n.isSentinel(ctx) {
+		err = &node.CallError{Mode: "sentinel", Err: err}
+	}
+	return r, err
+}
+
+// isSentinel reports whether the server is a sentinel. It knows no scripts,
+// which alone would look like a lack of rights.
+func (n *Node) isSentinel(ctx context.Context) bool {
+	reply, err := n.conn.Do(ctx, "INFO", "server")
+	text, _ := reply.(string)
+	return err == nil && strings.Contains(text, "redis_mode:sentinel")
 }
 
 // Call carries out a batch.

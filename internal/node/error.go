@@ -8,8 +8,9 @@ type CallError struct {
 	Sent bool
 	// Denied tells that the credentials do not allow what a lock needs.
 	Denied bool
-	// Clustered tells that the server is a member of a Redis Cluster.
-	Clustered bool
+	// Mode is "cluster" or "sentinel" if that is what the server runs as, and
+	// why it refused.
+	Mode string
 	// Err is the cause; its text holds no credentials.
 	Err error
 }
