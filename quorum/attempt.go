@@ -80,8 +80,13 @@ func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
 		a.lanes[i].vote = backend.Vote{Node: p.node.Name(), Outcome: backend.OutcomeUnasked}
 	}
 	for i := range b.peers {
-		if a.phase == voting { // nodes that cannot be reached may have decided it
+		if a.phase == voting {
 			a.send(i, first)
+		} else {
+			// Nodes that cannot be reached, or do not vote, have decided it. This one
+			// may have forgotten meanwhile, and its quarantine should not wait for
+			// theirs to end.
+			b.peers[i].lookAgainUnasked()
 		}
 	}
 	return a

@@ -44,6 +44,8 @@ type Backend struct {
 	// probes has the callers that go on trying during an outage.
 	probes chan struct{}
 
+	// watching has the watches over quarantines under way.
+	watching sync.WaitGroup
 	// ctx ends when the backend is closed, after everything else.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -163,6 +165,7 @@ func (b *Backend) Close(ctx context.Context) error {
 	for _, p := range b.peers {
 		err = errors.Join(err, p.close())
 	}
+	b.watching.Wait() // their ctx has ended
 	return err
 }
 

@@ -30,6 +30,15 @@ func (p *peer) lookAgain(now core.Instant) {
 	}
 }
 
+// lookAgainUnasked is lookAgain for a caller that has nothing for the node to do.
+func (p *peer) lookAgainUnasked() {
+	p.mu.Lock()
+	defer p.unlock()
+	if !p.shut {
+		p.lookAgain(p.backend.clock.Now())
+	}
+}
+
 // unfit returns what the node's own words have against its vote, or nil.
 func (b *Backend) unfit(r node.HelloReply) error {
 	for _, e := range []*backend.UnfitError{tooOld(r), wrongMode(r.Mode), b.replica(r), evicts(r)} {

@@ -16,8 +16,12 @@ import (
 	"example.com/redlock/internal/node"
 )
 
-// watchQuarantineEvery is how often the time that has passed is claimed.
-const watchQuarantineEvery = time.Second
+const (
+	// watchQuarantineEvery is how often the time that has passed is claimed.
+	watchQuarantineEvery = time.Second
+	// reportLimit bounds the wait for what other nodes say of their tokens.
+	reportLimit = greetLimit / 2
+)
 
 // quarantine is what a peer knows of a node that does not vote.
 type quarantine struct {
@@ -160,6 +164,8 @@ func (p *peer) watch(ctx context.Context) {
 		return
 	}
 	p.armWatcher()
+	p.backend.watching.Add(1)
+	defer p.backend.watching.Done()
 	p.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(ctx, greetLimit)
@@ -281,6 +287,9 @@ func (p *peer) votes() bool {
 
 // tokenReports asks all nodes but p for the largest number they have given out.
 func (b *Backend) tokenReports(ctx context.Context, p *peer) []core.TokenReport {
+	// One that is silent must leave time for what follows.
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
 	reports := make([]core.TokenReport, len(b.peers))
 	var wg sync.WaitGroup
 	for i, other := range b.peers {

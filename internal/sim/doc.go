@@ -56,9 +56,9 @@
 // The counts show that each of these occurs, and that tokens by clocks occur where
 // no check is relaxed for them.
 //
-// The peer has one thing that quorum has not: it greets its nodes every ten seconds.
-// Without, a client that waits for the quarantine of some nodes would not notice
-// that others forget meanwhile, and would wait for theirs afterwards.
+// The peer greets its nodes every ten seconds, as quorum's does: a client that waits
+// for the quarantine of some nodes would else not notice that others forget
+// meanwhile, and would wait for theirs afterwards.
 //
 // The same configurations and scripts also run the whole library over memnode, in
 // bubbles of testing/synctest (shell_test.go, wire_test.go). There a seed fixes

@@ -264,10 +264,12 @@ func (s *shell) operate(wg *sync.WaitGroup, f Fault) {
 	})
 }
 
-// patience is longer than the simulator's: a Locker without a quorum does not look
-// whether other nodes forget meanwhile, and so may wait for one quarantine after the
-// other.
-func (s *shell) patience() time.Duration { return time.Duration(s.Nodes) * s.Patience(s.script) }
+// patience is longer than the simulator's: a Locker looks only every ten seconds
+// whether nodes that it does not need have forgotten meanwhile.
+func (s *shell) patience() time.Duration {
+	const look = 10 * time.Second
+	return s.Patience(s.script) + time.Duration(s.Nodes)*look
+}
 
 // claimAll demands that, once all is well, every Locker gets every name.
 func (s *shell) claimAll() {
