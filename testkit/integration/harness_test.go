@@ -404,6 +404,18 @@ func (l *log) count(kind redlock.EventKind, name string) int {
 	return n
 }
 
+// nodes are the nodes that events of a kind named.
+func (l *log) nodes(kind redlock.EventKind) (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.Kind == kind {
+			names = append(names, e.Node)
+		}
+	}
+	return names
+}
+
 // await waits until more than before such events were seen.
 func (l *log) await(t testing.TB, kind redlock.EventKind, name string, before int) {
 	t.Helper()
