@@ -125,11 +125,17 @@ end
 if guarded then
   local ok, guard = pcall(call, 'GET', KEYS[1])
   if ok and guard then shown = guard end
-  local life, nonce, conf = parts(shown)
-  if life and (nonce or shown == ARGV[1]) and life == identity(call('INFO', 'server', 'replication')) then
-    local _, other, wanted = parts(ARGV[1])
-    votes = not nonce
-    prolongs = votes or (not other and conf == wanted)
+  local quarantined = sub(shown, 1, 11) == 'quarantine:'
+  if shown == ARGV[1] or quarantined then
+    local life = identity(call('INFO', 'server', 'replication'))
+    if quarantined then
+      local of, nonce, conf = parts(shown)
+      local _, other, wanted = parts(ARGV[1])
+      prolongs = of ~= nil and nonce ~= nil and of == life and not other and conf == wanted
+    else
+      votes = life ~= nil and sub(shown, 1, #life + 1) == life .. '|'
+      prolongs = votes
+    end
   end
 end
 

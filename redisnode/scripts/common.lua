@@ -16,9 +16,11 @@ end
 -- its run_id, and once it has been promoted what it replaced, because its data
 -- may be older than what it had granted before. Nil for a replica.
 local function identity(info)
-  local run, before = match(info, '\nrun_id:([^\r\n]+)'), match(info, '\nmaster_replid2:([^\r\n]+)')
-  if not find(info, '\nrole:master') then return nil end
-  if before and find(before, '[^0]') then return run .. '.' .. sub(before, 1, 12) end
+  if not find(info, '\nrole:master', 1, true) then return nil end
+  local _, at = find(info, '\nrun_id:', 1, true)
+  local _, before = find(info, '\nmaster_replid2:', at, true)
+  local run = at and match(info, '^[^\r\n]+', at + 1)
+  if before and find(info, '^0*[^0%c]', before + 1) then return run .. '.' .. sub(info, before + 1, before + 12) end
   return run
 end
 
