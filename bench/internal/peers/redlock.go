@@ -16,11 +16,10 @@ func openRedlock(ctx context.Context, s Settings) (Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Own {
-		if _, err := lk.Init(ctx, nil); err != nil {
-			_ = lk.Close(ctx) // the first error says more
-			return nil, err
-		}
+	// Servers that were given may be new, too. On others it changes nothing.
+	if _, err := lk.Init(ctx, nil); err != nil && s.Own {
+		_ = lk.Close(ctx) // the first error says more
+		return nil, err
 	}
 	return redlockPeer{lk}, nil
 }
