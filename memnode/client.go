@@ -46,6 +46,13 @@ func (c *Client) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, e
 	return c.node.Tokens(ctx, t)
 }
 
+// Configure gives the node another configuration.
+func (c *Client) Configure(ctx context.Context, conf node.Configure) (node.ConfigureReply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Configure(ctx, conf)
+}
+
 // Call carries out a batch.
 func (c *Client) Call(ctx context.Context, call *node.Call) (*node.Reply, error) {
 	ctx, stop := c.whileOpen(ctx)

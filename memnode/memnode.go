@@ -97,6 +97,11 @@ func (n *Node) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, err
 	return ask(ctx, n, func(now int64) node.TokensReply { return n.model.Tokens(t, now) })
 }
 
+// Configure gives the node another configuration.
+func (n *Node) Configure(ctx context.Context, c node.Configure) (node.ConfigureReply, error) {
+	return ask(ctx, n, func(now int64) node.ConfigureReply { return n.model.Configure(c, now) })
+}
+
 // ask sends a request and waits for the reply that the model makes of it.
 func ask[T any](ctx context.Context, n *Node, reply func(now int64) T) (T, error) {
 	var r, none T

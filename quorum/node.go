@@ -26,6 +26,9 @@ type Node interface {
 	// Tokens asks for the largest number given out. An error is a
 	// *node.CallError.
 	Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error)
+	// Configure gives the node another configuration. An error is a
+	// *node.CallError.
+	Configure(ctx context.Context, c node.Configure) (node.ConfigureReply, error)
 	// Scan returns a page of the names of leases, in an order of the node's
 	// own. An error is a *node.CallError.
 	Scan(ctx context.Context, s node.Scan) (node.ScanReply, error)

@@ -95,6 +95,17 @@ func encodeTokens(t node.Tokens) []string {
 	return []string{"", "", "2", t.Keys.Guard(), t.Keys.Tokens(), t.Guard}
 }
 
+func encodeConfigure(c node.Configure) []string {
+	need := ""
+	if !c.Fence {
+		need = formatInt(c.Need)
+	}
+	return []string{
+		"", "", "3", c.Keys.Guard(), c.Keys.Quarantine(), c.Keys.Tokens(),
+		c.Conf.String(), c.Shown, c.Nonce, need, formatUint(c.Floor), flag(c.ByClock),
+	}
+}
+
 // flag is how the scripts write what is true or not.
 func flag(b bool) string {
 	if b {
@@ -233,14 +244,14 @@ func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
 }
 
 func decodeHello(reply any) (node.HelloReply, error) {
-	t, err := decodeTexts(reply, 16)
+	t, err := decodeTexts(reply, 18)
 	if err != nil {
 		return node.HelloReply{}, err
 	}
 	r := node.HelloReply{
 		Standing: node.Standing(t[1]), Guard: t[2], Changed: t[3] == "1", Previous: t[4],
 		Kept: t[6] == "1", ByClock: t[7] == "1", Life: t[8], RunID: t[9],
-		Version: t[10], Role: t[11], Master: t[12], Mode: t[13], MaxMemoryPolicy: t[15],
+		Version: t[10], Role: t[11], Master: t[12], Mode: t[13], MaxMemoryPolicy: t[15], Was: t[17],
 	}
 	switch r.Standing {
 	case node.StandingOK, node.StandingNew, node.StandingQuarantined, node.StandingMismatch:
@@ -257,6 +268,9 @@ func decodeHello(reply any) (node.HelloReply, error) {
 		return node.HelloReply{}, err
 	}
 	if r.MaxMemory, err = parseInt(t[14]); err != nil {
+		return node.HelloReply{}, err
+	}
+	if r.Need, err = parseInt(t[16]); err != nil {
 		return node.HelloReply{}, err
 	}
 	return r, nil
@@ -288,6 +302,21 @@ func decodeTokens(reply any) (node.TokensReply, error) {
 	}
 	if r.Time, err = parseInt(t[0]); err != nil {
 		return node.TokensReply{}, err
+	}
+	return r, nil
+}
+
+func decodeConfigure(reply any) (node.ConfigureReply, error) {
+	t, err := decodeTexts(reply, 7)
+	if err != nil {
+		return node.ConfigureReply{}, err
+	}
+	r := node.ConfigureReply{Done: t[1] == "1", Shown: t[2], Was: t[3], Whole: t[4] == "1", ByClock: t[6] == "1"}
+	if r.Time, err = parseInt(t[0]); err != nil {
+		return node.ConfigureReply{}, err
+	}
+	if r.Highest, err = parseToken(t[5]); err != nil {
+		return node.ConfigureReply{}, err
 	}
 	return r, nil
 }

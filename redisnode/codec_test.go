@@ -106,20 +106,35 @@ func TestDecodeCall(t *testing.T) {
 func TestDecodeHello(t *testing.T) {
 	reply := func() []any {
 		return []any{"5", "quarantined", "quarantine:r2:n|c", "1", "r1|c", "7", "1", "1", "r2.e", "r2", "7.0.15", "slave", "h:1",
-			"standalone", "1024", "noeviction"}
+			"standalone", "1024", "noeviction", "9", "w"}
 	}
 	want := node.HelloReply{
 		Time: 5, Standing: node.StandingQuarantined, Guard: "quarantine:r2:n|c", Changed: true, Previous: "r1|c", Credit: 7,
 		Kept: true, ByClock: true, Life: "r2.e", RunID: "r2", Version: "7.0.15", Role: "slave", Master: "h:1",
-		Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction",
+		Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction", Need: 9, Was: "w",
 	}
 	if got, err := decodeHello(reply()); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for i, bad := range map[int]any{0: "x", 1: "OK", 5: "", 9: "", 14: "", 15: nil} {
+	for i, bad := range map[int]any{0: "x", 1: "OK", 5: "", 9: "", 14: "", 15: nil, 16: ""} {
 		r := reply()
 		r[i] = bad
 		if got, err := decodeHello(r); err == nil {
+			t.Errorf("%q is read as %+v", r, got)
+		}
+	}
+}
+
+func TestDecodeConfigure(t *testing.T) {
+	want := node.ConfigureReply{Time: 5, Done: true, Shown: "r1|c", Was: "c", Whole: true, Highest: 7, ByClock: true}
+	reply := func() []any { return []any{"5", "1", "r1|c", "c", "1", "7", "1"} }
+	if got, err := decodeConfigure(reply()); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for i, bad := range map[int]any{0: "x", 2: nil, 5: "-1"} {
+		r := reply()
+		r[i] = bad
+		if got, err := decodeConfigure(r); err == nil {
 			t.Errorf("%q is read as %+v", r, got)
 		}
 	}
@@ -163,7 +178,8 @@ func FuzzDecode(f *testing.F) {
 		if a.Code.String() == "unknown" || a.Remaining < -1 || a.Token >= node.MaxExact {
 			t.Errorf("%q is read as %+v", text, a)
 		}
-		decodeHello(slices.Repeat([]any{text}, 16))
+		decodeHello(slices.Repeat([]any{text}, 18))
+		decodeConfigure(slices.Repeat([]any{text}, 7))
 		decodeWatch(slices.Repeat([]any{text}, 4))
 		decodeTokens(slices.Repeat([]any{text}, 4))
 	})
@@ -172,15 +188,15 @@ func FuzzDecode(f *testing.F) {
 // The scripts say in their heads what they take and answer; the encoder is
 // held to it here.
 func TestScriptsStateTheirContract(t *testing.T) {
-	for _, name := range []string{"call", "hello", "watch", "tokens", "leases"} {
-		head, _, _ := strings.Cut(read(name), "\nlocal ")
+	for _, name := range []string{"call", "hello", "watch", "tokens", "configure", "leases"} {
+		head, _, _ := strings.Cut(source(name), "\nlocal ")
 		for _, part := range []string{"-- KEYS ", "-- ARGV ", "-- REPLY "} {
 			if !strings.Contains(head, part) {
 				t.Errorf("%s.lua does not begin with a contract: no %q", name, part)
 			}
 		}
 	}
-	head, _, _ := strings.Cut(read("call"), "\nlocal ")
+	head, _, _ := strings.Cut(source("call"), "\nlocal ")
 	if n := strings.Count(head, "\n--          ") - 8; n != fieldsPerOp { // less three of ARGV, five of REPLY
 		t.Errorf("call.lua documents %d fields, the encoder sends %d", n, fieldsPerOp)
 	}

@@ -35,14 +35,15 @@ type Options struct {
 
 // Node is a server as a node of a lock.
 type Node struct {
-	name     string
-	conn     Conn
-	call     script
-	hello    script
-	watch    script
-	tokens   script
-	leases   script
-	evalOnly atomic.Bool
+	name      string
+	conn      Conn
+	call      script
+	hello     script
+	watch     script
+	tokens    script
+	configure script
+	leases    script
+	evalOnly  atomic.Bool
 }
 
 // Open returns the node at rawURL. It does no I/O: the first use connects, and
@@ -75,8 +76,11 @@ func Open(rawURL string, o *Options) (*Node, error) {
 // without credentials. The Node closes conn.
 func New(conn Conn, name string) *Node {
 	n := &Node{name: name, conn: conn}
-	for name, s := range map[string]*script{"call": &n.call, "hello": &n.hello, "watch": &n.watch, "tokens": &n.tokens, "leases": &n.leases} {
-		s.source = source(name)
+	for name, s := range map[string]*script{"call": &n.call, "hello": &n.hello, "watch": &n.watch, "leases": &n.leases} {
+		s.source = source("common", name)
+	}
+	for name, s := range map[string]*script{"tokens": &n.tokens, "configure": &n.configure} {
+		s.source = source("common", "counters", name)
 	}
 	return n
 }
@@ -114,6 +118,11 @@ func (n *Node) Watch(ctx context.Context, w node.Watch) (node.WatchReply, error)
 // Tokens asks for the largest number given out.
 func (n *Node) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error) {
 	return ask(ctx, n, &n.tokens, encodeTokens(t), decodeTokens)
+}
+
+// Configure gives the node another configuration.
+func (n *Node) Configure(ctx context.Context, c node.Configure) (node.ConfigureReply, error) {
+	return ask(ctx, n, &n.configure, encodeConfigure(c), decodeConfigure)
 }
 
 // ask runs a script and reads its reply. An error is a *node.CallError.

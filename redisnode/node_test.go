@@ -205,7 +205,7 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 		t.Errorf("keys %q", keys)
 	}
 	for _, name := range []string{"common", "call", "hello", "watch", "tokens"} {
-		if strings.Contains(read(name), "redlock:") {
+		if strings.Contains(source(name), "redlock:") {
 			t.Errorf("%s.lua builds keys of its own", name)
 		}
 	}

@@ -10,15 +10,15 @@ import (
 //go:embed scripts/*.lua
 var scripts embed.FS
 
-// source returns a script, with what all scripts have in common before it.
-func source(name string) string {
-	return read("common") + read(name)
-}
-
-func read(name string) string {
-	text, err := scripts.ReadFile("scripts/" + name + ".lua")
-	if err != nil {
-		panic(err) // it is part of this package
+// source returns a script: the last of names, after what it shares with others.
+func source(names ...string) string {
+	var text []byte
+	for _, name := range names {
+		part, err := scripts.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is part of this package
+		}
+		text = append(text, part...)
 	}
 	return string(text)
 }

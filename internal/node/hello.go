@@ -64,6 +64,12 @@ type HelloReply struct {
 	// Kept (StandingQuarantined) tells that the node still has its counters: it
 	// was reconfigured and has forgotten nothing.
 	Kept bool
+	// Need is how many milliseconds the quarantine that the node shows has to last
+	// at least, 0 if it does not say.
+	Need int64
+	// Was tells that the node is fenced (Configure), and under which configuration
+	// it was before, NoConf for none. Empty if it is not.
+	Was string
 	// ByClock tells that the node's counters began, after a loss, at its clock.
 	ByClock bool
 	// Life is the identity that guards name: the process, and which of its terms

@@ -45,11 +45,22 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 	default:
 		reply.Standing = node.StandingOK
 	}
+	var need string
+	if guard.Nonce != "" && next.Nonce != "" {
+		// What a change of configuration asks for holds for the next process, too.
+		need, _ = n.Field(h.Keys.Quarantine(), needField)
+		reply.Was, _ = n.Field(h.Keys.Quarantine(), wasField)
+		if number, ok := parseNumber(need); ok {
+			reply.Need = int64(number)
+		}
+	}
 	if reply.Changed && h.Intent != node.Look {
 		n.Set(key, Value{Text: reply.Guard})
 		n.Delete(h.Keys.Quarantine())
 		if next.Nonce != "" {
 			n.setCredit(h.Keys, next.Nonce, 0)
+			n.setIf(h.Keys, needField, need)
+			n.setIf(h.Keys, wasField, reply.Was)
 		}
 	}
 	if reply.Standing == node.StandingQuarantined {
@@ -73,7 +84,7 @@ func (n *Node) Watch(w node.Watch, now int64) node.WatchReply {
 		reply.Credit = w.Credit
 		n.setCredit(w.Keys, guard.Nonce, w.Credit)
 	}
-	if w.Lift && reply.Credit >= w.Need {
+	if _, fenced := n.Field(w.Keys.Quarantine(), wasField); w.Lift && reply.Credit >= w.Need && !fenced {
 		n.lift(w, guard)
 		reply.Lifted = true
 	}
@@ -100,7 +111,7 @@ func (n *Node) lift(w node.Watch, guard node.Guard) {
 
 // kept reports whether the counters are known to have forgotten nothing.
 func (n *Node) kept(keys node.Keyspace) bool {
-	text, _ := n.Field(keys.Quarantine(), "kept")
+	text, _ := n.Field(keys.Quarantine(), keptField)
 	return text == "1"
 }
 
@@ -123,11 +134,18 @@ func (n *Node) setCredit(keys node.Keyspace, nonce string, credit int64) {
 func (n *Node) Tokens(t node.Tokens, now int64) node.TokensReply {
 	shown, _ := n.get(t.Keys.Guard(), now)
 	reply := node.TokensReply{Time: now, Voting: shown.Text == t.Guard && n.votes(t.Guard)}
-	for field, text := range n.hashes[t.Keys.Tokens()] {
+	reply.Highest, reply.ByClock = n.highest(t.Keys)
+	return reply
+}
+
+// highest is the largest number given out, and whether the counters rest on the
+// clock.
+func (n *Node) highest(keys node.Keyspace) (highest uint64, byClock bool) {
+	for field, text := range n.hashes[keys.Tokens()] {
 		if number, ok := parseNumber(text); ok && field != node.ClockField {
-			reply.Highest = max(reply.Highest, number)
+			highest = max(highest, number)
 		}
 	}
-	_, reply.ByClock = n.Field(t.Keys.Tokens(), node.ClockField)
-	return reply
+	_, byClock = n.Field(keys.Tokens(), node.ClockField)
+	return highest, byClock
 }

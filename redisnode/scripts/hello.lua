@@ -11,7 +11,9 @@
 --        guard, 1 if that was changed (to a look: would be), the guard before,
 --        the credit in ms, 1 if the counters were kept, 1 if they rest on the
 --        clock, life, run_id, version, role, address of the master of a replica,
---        mode, maxmemory in bytes, its policy
+--        mode, maxmemory in bytes, its policy, how many ms the quarantine has to
+--        last at least (0: not said), the configuration before it was fenced (empty:
+--        it is not)
 
 local time, conf, intent, nonce = call('TIME'), ARGV[1], ARGV[2], ARGV[3]
 local info = '\n' .. call('INFO', 'server', 'replication', 'memory')
@@ -52,16 +54,22 @@ if not standing then
   elseif changed then standing = 'new'
   else standing = 'ok' end
 end
+local q = {}
+if quarantine then q = call('HMGET', KEYS[2], 'nonce', 'credit', 'kept', 'need', 'was') end
 if changed and intent ~= 'l' then
   call('SET', KEYS[1], guard)
   call('DEL', KEYS[2])
-  if quarantine then call('HSET', KEYS[2], 'nonce', quarantine, 'credit', '0') end
+  if quarantine then
+    call('HSET', KEYS[2], 'nonce', quarantine, 'credit', '0')
+    -- What a change of configuration asks for holds for the next process, too.
+    if was and q[4] then call('HSET', KEYS[2], 'need', q[4]) end
+    if was and q[5] then call('HSET', KEYS[2], 'was', q[5]) end
+  end
 end
 
 local credit, kept = '0', ''
 if standing == 'quarantined' then
-  local q = call('HMGET', KEYS[2], 'nonce', 'credit', 'kept')
-  if q[1] == quarantine then credit = format('%.0f', num(q[2]) or 0) end
+  if q[1] == quarantine and (not changed or intent == 'l') then credit = format('%.0f', num(q[2]) or 0) end
   if q[3] == '1' and not changed then kept = '1' end
 end
 local counters, fields = pcall(call, 'HMGET', KEYS[3], 'clock') -- no hash: calls say so
@@ -72,4 +80,5 @@ return {
   format('%.0f', time[1] * 1000000 + time[2]), standing, guard, changed and '1' or '', changed and shown or '', credit,
   kept, clock, life or '', field('run_id'), field('redis_version'), field('role'), master,
   field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),
+  format('%.0f', was and num(q[4]) or 0), was and q[5] or '',
 }

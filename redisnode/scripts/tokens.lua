@@ -10,9 +10,5 @@ local shown = call('GET', KEYS[1])
 local life, nonce
 if shown == ARGV[1] then life, nonce = parts(shown) end
 local votes = life and not nonce and life == identity(call('INFO', 'server', 'replication'))
-local highest, clock = 0, ''
-local all = call('HGETALL', KEYS[2])
-for i = 1, #all, 2 do
-  if all[i] == 'clock' then clock = '1' else highest = math.max(highest, num(all[i + 1]) or 0) end
-end
+local highest, clock = counters(KEYS[2])
 return {format('%.0f', time[1] * 1000000 + time[2]), votes and '1' or '', format('%.0f', highest), clock}

@@ -50,6 +50,7 @@ type world struct {
 	answers    map[string]int // by kind and code
 	standings  map[node.Standing]int
 	watches    map[string]int
+	configured map[string]int
 	promotions int
 	ambiguous  int
 }
@@ -116,6 +117,7 @@ func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
 		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), raw: raw, node: n, restart: restart, embedded: isEmbedded,
 		model: nodemodel.New("?"), foreign: map[string]string{},
 		answers: map[string]int{}, standings: map[node.Standing]int{}, watches: map[string]int{},
+		configured: map[string]int{},
 	}
 	w.model.Restart(w.runID(), true)
 	w.hello()
@@ -162,7 +164,10 @@ func (w *world) report(ops int) {
 			w.t.Errorf("never occurred: hello %s", s)
 		}
 	}
-	w.t.Logf("watches: %v", w.watches)
+	w.t.Logf("watches: %v; configured: %v", w.watches, w.configured)
+	if len(w.configured) != 9 {
+		w.t.Errorf("only these came of configure: %v", w.configured)
+	}
 	if !w.embedded && w.promotions == 0 {
 		w.t.Error("never promoted")
 	}
@@ -288,6 +293,9 @@ func (w *world) watch() {
 		w.t.Fatalf("watch %+v\nserver %+v\n model %+v", claim, got, want)
 	}
 	w.watches[fmt.Sprintf("known %v, lifted %v", got.Known, got.Lifted)]++
+	if claim.Lift && got.Known && !got.Lifted && got.Credit >= claim.Need {
+		w.configured["no lift of a fenced node"]++
+	}
 	if got.Lifted {
 		guard, _ := node.ParseGuard(w.shown)
 		if guard.Conf == node.NoConf {
@@ -301,10 +309,44 @@ func (w *world) watch() {
 	w.askTokens()
 }
 
+// configure compares what comes of a random change of configuration.
+func (w *world) configure() {
+	if w.spoiled() {
+		return
+	}
+	if w.rnd.IntN(3) == 0 {
+		w.introduce(node.Suspect)
+	}
+	conf := usualConf
+	conf.Epoch = pick[uint64](w.rnd, 1, 1, 1, 2)
+	conf.N = pick(w.rnd, 3, 3, 3, 5)
+	shown, _ := w.model.Get(w.keys.Guard(), 0)
+	c := node.Configure{
+		Keys: w.keys, Conf: conf, Nonce: pick(w.rnd, nonces...), Shown: pick(w.rnd, shown.Text, shown.Text, shown.Text, shown.Text, "x"),
+		Fence: w.rnd.IntN(2) == 0, Need: pick[int64](w.rnd, 0, 500, 5000), Floor: uint64(w.rnd.IntN(2000)), ByClock: w.rnd.IntN(3) == 0,
+	}
+	got, err := w.node.Configure(w.t.Context(), c)
+	if err != nil {
+		w.t.Fatalf("configure: %v", err)
+	}
+	if want := w.model.Configure(c, got.Time); got != want {
+		w.t.Fatalf("configure %+v\nserver %+v\n model %+v", c, got, want)
+	}
+	w.configured[fmt.Sprintf("fence %v, done %v, whole %v", c.Fence, got.Done, got.Whole)]++
+	w.hello()
+	w.askTokens()
+}
+
+// spoiled tells that the counters are no hash: an error of each engine's own.
+func (w *world) spoiled() bool {
+	text, ok := w.model.Get(w.keys.Tokens(), 0)
+	return ok && text.Text != ""
+}
+
 // askTokens compares the largest number given out.
 func (w *world) askTokens() {
-	if text, ok := w.model.Get(w.keys.Tokens(), 0); ok && text.Text != "" {
-		return // no hash: an error of each engine's own
+	if w.spoiled() {
+		return
 	}
 	ask := node.Tokens{Keys: w.keys, Guard: pick(w.rnd, w.guard, w.guard, w.guard, w.shown, w.shown, "x")}
 	tokens, err := w.node.Tokens(w.t.Context(), ask)

@@ -59,6 +59,13 @@ func (w *world) meddle(restartEvery int) {
 		w.watch()
 	case 10:
 		w.promote()
+	case 11, 12:
+		for range 1 + w.rnd.IntN(4) {
+			w.configure()
+			if w.rnd.IntN(3) == 0 {
+				w.watch()
+			}
+		}
 	default:
 		w.setForeign(key, w.value())
 	}
@@ -160,7 +167,7 @@ func (w *world) compareState() {
 		}
 	}
 	w.compareHash(w.keys.Tokens(), counterFields())
-	w.compareHash(w.keys.Quarantine(), []string{"nonce", "credit"})
+	w.compareHash(w.keys.Quarantine(), []string{"nonce", "credit", "kept", "need", "was"})
 }
 
 // deadline returns what PTTL says, and the millisecond it means.
