@@ -55,8 +55,8 @@ type Backend struct {
 
 	// met: the first caller has waited for every node to be greeted.
 	met atomic.Bool
-	// confSeen: some node has shown our configuration.
-	confSeen atomic.Bool
+	// seen is our configuration as nodes have shown it: that of the highest epoch.
+	seen atomic.Pointer[node.Conf]
 
 	mu       sync.Mutex
 	proposer core.Proposer

@@ -3,9 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"example.com/redlock/backend"
@@ -138,25 +136,16 @@ func (p *peer) judge(r node.HelloReply) error {
 		go other.recheck()
 		return sameServer(other.node.Name())
 	}
+	p.backend.learn(r)
 	return nil
-}
-
-func (b *Backend) mismatch(guard string) error {
-	shown, _ := node.ParseGuard(guard)
-	conf, err := node.ParseConf(shown.Conf)
-	if err != nil {
-		return fmt.Errorf("%w: %w", backend.ErrMismatch, err)
-	}
-	return fmt.Errorf("%w: %s", backend.ErrMismatch, strings.Join(b.conf.Diff(conf), ", "))
 }
 
 // welcome accepts the node.
 func (p *peer) welcome(r node.HelloReply) {
 	shown, _ := node.ParseGuard(r.Guard)
 	if shown.Conf == node.NoConf {
-		shown.Conf = p.backend.conf.String()
+		shown.Conf = p.backend.current().String()
 	}
-	p.noteConf(r)
 	p.ready, p.guard = true, node.Guard{Life: r.Life, Conf: shown.Conf}.String()
 	if p.refusal != nil && r.Standing != node.StandingQuarantined {
 		p.log(slog.LevelInfo, "redlock: node may vote again", "node", p.node.Name())
@@ -178,7 +167,7 @@ func (p *peer) welcome(r node.HelloReply) {
 // putOff notes why the node does not vote, and when to greet it again.
 func (p *peer) putOff(now core.Instant, err error) {
 	err = p.asRefusal(err)
-	if !errors.Is(err, backend.ErrUnfit) && !errors.Is(err, backend.ErrMismatch) {
+	if !errors.Is(err, backend.ErrUnfit) && !errors.Is(err, backend.ErrMismatch) && !isOutdated(err) {
 		p.refusal = nil
 		p.noteDown(err)
 		pause := min(greetPause<<min(p.failures, 10), maxGreetPause)

@@ -54,9 +54,10 @@ func (b *Backend) introduceAll(ctx context.Context, intent func(i int) node.Inte
 		wg.Go(func() { states[i], replies[i] = p.introduceAs(ctx, intent(i)) })
 	}
 	wg.Wait()
-	for i, p := range b.peers {
+	for i, p := range b.peers { // only now it is known what the others show
+		describeError(&states[i], b.review(states[i].Err))
 		if states[i].Standing == StandingQuarantined {
-			p.describeQuarantine(&states[i], replies[i]) // knowing what the others show
+			p.describeQuarantine(&states[i], replies[i])
 		}
 	}
 	return states
@@ -66,6 +67,8 @@ func (b *Backend) introduceAll(ctx context.Context, intent func(i int) node.Inte
 const (
 	StandingQuarantined = string(node.StandingQuarantined)
 	standingUnfit       = "unfit"
+	standingOutdated    = "outdated"
+	standingFenced      = "fenced"
 	standingUnreachable = "unreachable"
 )
 
@@ -81,38 +84,40 @@ func (p *peer) introduceAs(ctx context.Context, intent node.Intent) (backend.Nod
 		s.HasRecords = known && shown.Conf != node.NoConf && !(intent == node.Declare && reply.Changed)
 		err = p.judge(reply)
 	}
-	if err == nil {
-		p.noteConf(reply)
-	}
 	if err == nil && reply.Standing == node.StandingQuarantined {
 		p.describeQuarantine(&s, reply)
 		return s, reply
 	}
-	s.Err = p.asRefusal(err)
-	switch {
-	case errors.Is(s.Err, backend.ErrMismatch):
-		s.Standing = string(node.StandingMismatch)
-	case errors.Is(s.Err, backend.ErrUnfit):
-		s.Standing = standingUnfit
-	case s.Err != nil:
-		s.Standing = standingUnreachable
-		s.Err = fmt.Errorf("%w: %w", backend.ErrNoQuorum, s.Err)
-	}
+	describeError(&s, p.asRefusal(err))
 	return s, reply
 }
 
-// noteConf takes in whether the node, which accepts our configuration, shows it.
-func (p *peer) noteConf(r node.HelloReply) {
-	if shown, known := node.ParseGuard(r.Guard); known && shown.Conf != node.NoConf {
-		p.backend.confSeen.Store(true)
-	}
-}
-
-// describeQuarantine says for how long the node does not vote.
+// describeQuarantine says why and for how long the node does not vote.
 func (p *peer) describeQuarantine(s *backend.NodeState, r node.HelloReply) {
 	q := p.newQuarantine(r)
 	now := p.backend.clock.Awake()
 	s.Left, s.Err = q.Left(now), q.err(now)
+	if q.fenced {
+		s.Standing, s.Left = standingFenced, 0
+	}
+}
+
+// describeError says why a node has no vote.
+func describeError(s *backend.NodeState, err error) {
+	s.Err = err
+	switch {
+	case err == nil, errors.Is(err, backend.ErrQuarantined), errors.Is(err, backend.ErrNoQuorum):
+	case errors.Is(err, backend.ErrMismatch):
+		s.Standing = string(node.StandingMismatch)
+	case errors.Is(err, backend.ErrUnfit):
+		s.Standing = standingUnfit
+	case isOutdated(err):
+		s.Standing = standingOutdated
+		s.Err = fmt.Errorf("%w: %w", backend.ErrNoQuorum, err)
+	default:
+		s.Standing = standingUnreachable
+		s.Err = fmt.Errorf("%w: %w", backend.ErrNoQuorum, err)
+	}
 }
 
 // forceVote ends the quarantine of the node before its time, because an operator

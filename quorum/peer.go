@@ -92,17 +92,18 @@ func (p *peer) submit(t *task) error {
 
 // unavailable returns why a guarded operation has no chance now.
 func (p *peer) unavailable(now core.Instant, t *task) error {
+	refusal := p.backend.review(p.refusal)
 	switch {
 	case p.quarantine != nil && !p.quarantine.serves(t.op.Kind):
 		return p.quarantine.err(p.backend.clock.Awake())
 	case p.steady.Suspect(now) > 0:
 		return p.unsteady(now)
-	case p.refusal != nil && now < p.greetAfter:
-		return p.refusal
-	case errors.Is(p.refusal, backend.ErrMismatch):
+	case refusal != nil && now < p.greetAfter:
+		return refusal
+	case errors.Is(refusal, backend.ErrMismatch):
 		// Until the node itself has taken it back: the others would grant before.
 		p.startGreeting(now)
-		return p.refusal
+		return refusal
 	case p.lastErr != nil && now < p.greetAfter:
 		return p.lastErr
 	case p.stalled != 0 && now.Sub(p.stalled) > t.timeout:

@@ -29,13 +29,17 @@ type quarantine struct {
 	guard string // what the node shows: the quarantine by name
 	blank bool   // it has no configuration, and so no leases
 	kept  bool   // its counters have forgotten nothing
-	stuck bool   // it cannot be lifted, which was said
-	tries int    // to lift it
+	// need is how long it has to last at least because the configuration changed.
+	need   time.Duration
+	fenced bool // the change has not come to its end
+	stuck  bool // it cannot be lifted, which was said
+	tries  int  // to lift it
 }
 
 // quarantinedError is why a node does not vote, and for how long.
 type quarantinedError struct {
 	blank, stuck bool
+	conf         bool          // it was given another configuration
 	moved        time.Duration // its clock, if that is why
 	left         time.Duration
 }
@@ -53,6 +57,8 @@ func (e *quarantinedError) why() string {
 		return fmt.Sprintf("clock moved by %v, so that leases end at the wrong time", e.moved.Round(time.Millisecond))
 	case e.stuck:
 		return "too few other nodes can tell the tokens given out, and CounterOnly is set"
+	case e.conf:
+		return "was given another configuration"
 	case e.blank:
 		return "blank: if it is new, declare it with init"
 	}
@@ -80,8 +86,15 @@ func inTheWay(votes []backend.Vote, left time.Duration) error {
 }
 
 func (q *quarantine) err(now core.Instant) error {
-	return &quarantinedError{blank: q.blank, stuck: q.stuck, left: q.Left(now)}
+	if q.fenced {
+		return errFenced
+	}
+	return &quarantinedError{blank: q.blank, stuck: q.stuck, conf: q.need > 0, left: q.Left(now)}
 }
+
+// errFenced is why a node does not vote, however long one waits.
+var errFenced = fmt.Errorf("%w: its configuration is being changed; if that was interrupted, run init --reconfigure again",
+	backend.ErrQuarantined)
 
 // serves reports whether the node does what k asks for while it does not vote:
 // a lease that it still has may be kept up.
@@ -97,7 +110,10 @@ func newNonce() string {
 // newQuarantine returns what a reply says of a quarantine.
 func (p *peer) newQuarantine(r node.HelloReply) *quarantine {
 	shown, _ := node.ParseGuard(r.Guard)
-	q := &quarantine{guard: r.Guard, blank: shown.Conf == node.NoConf, kept: r.Kept}
+	q := &quarantine{
+		guard: r.Guard, blank: shown.Conf == node.NoConf, kept: r.Kept,
+		need: time.Duration(r.Need) * time.Millisecond, fenced: r.Was != "",
+	}
 	q.Quarantine = core.NewQuarantine(p.backend.quarantineTime(q))
 	q.Saw(p.backend.clock.Awake(), time.Duration(r.Credit)*time.Millisecond)
 	return q
@@ -106,7 +122,7 @@ func (p *peer) newQuarantine(r node.HelloReply) *quarantine {
 // quarantineTime is how long q has to last. A node without configuration had ours,
 // if others have it.
 func (b *Backend) quarantineTime(q *quarantine) time.Duration {
-	return core.QuarantineTime(b.cfg.MaxTTL, b.cfg.DriftRate, !q.blank || b.confSeen.Load())
+	return max(core.QuarantineTime(b.cfg.MaxTTL, b.cfg.DriftRate, !q.blank || b.seen.Load() != nil), q.need)
 }
 
 // enterQuarantine takes in that the node does not vote.
@@ -203,7 +219,7 @@ func (q *quarantine) over(p *peer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q.Require(p.backend.quarantineTime(q))
-	return q.Left(p.backend.clock.Awake()) == 0
+	return q.Left(p.backend.clock.Awake()) == 0 && !q.fenced
 }
 
 // endQuarantine lifts the quarantine of the node once it has a credit of lasted
@@ -228,7 +244,7 @@ func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, m
 	}
 	reply, err := p.node.Watch(ctx, node.Watch{
 		Keys: p.backend.keys, Guard: q.guard, Lift: true, Need: lasted,
-		Conf: p.backend.conf.String(), Floor: floor, ByClock: byClock,
+		Conf: p.backend.current().String(), Floor: floor, ByClock: byClock,
 	})
 	return err == nil && (reply.Lifted || !reply.Known)
 }

@@ -21,7 +21,8 @@ type Configure struct {
 	// Need is how many milliseconds the quarantine has to last at least.
 	Need int64
 	// Floor is the number up to which the node gives out none: no token of the old
-	// configuration was larger. ByClock tells that it rests on a clock.
+	// configuration was larger. ByClock tells that it rests on a clock; if not, the
+	// node's own counters do not any more.
 	Floor   uint64
 	ByClock bool
 }

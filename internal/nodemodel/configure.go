@@ -56,6 +56,7 @@ func (n *Node) raiseFloor(c node.Configure) {
 		floor = max(floor, stored)
 	}
 	n.SetField(tokens, node.FloorField, format(floor))
+	delete(n.hashes[tokens], node.ClockField)
 	if c.ByClock {
 		n.SetField(tokens, node.ClockField, "1")
 	}

@@ -39,7 +39,7 @@ if done then
   else
     call('HSET', KEYS[2], 'need', need, 'kept', '1')
     call('HSET', KEYS[3], 'floor', format('%.0f', math.max(floor, num(ARGV[5]))))
-    if ARGV[6] == '1' then call('HSET', KEYS[3], 'clock', '1') end
+    if ARGV[6] == '1' then call('HSET', KEYS[3], 'clock', '1') else call('HDEL', KEYS[3], 'clock') end
   end
 end
 return {
