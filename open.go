@@ -23,13 +23,21 @@ func Open(ctx context.Context, urls []string, o *Options) (*Locker, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	var nodes []quorum.Node
-	for i, url := range urls {
-		n, err := redisnode.Open(url, nil)
-		if err != nil {
-			return nil, errors.Join(badOption("node %d: %v", i+1, err), closeNodes(nodes))
-		}
-		nodes = append(nodes, n)
+	b, err := openBackend(urls, o)
+	if err != nil {
+		return nil, err
+	}
+	lk, err := newLocker(b, o.TTL)
+	if err != nil {
+		return nil, errors.Join(err, b.Close(ctx))
+	}
+	return lk, nil
+}
+
+func openBackend(urls []string, o *Options) (*quorum.Backend, error) {
+	nodes, err := openNodes(urls)
+	if err != nil {
+		return nil, err
 	}
 	b, err := quorum.New(nodes, &quorum.Config{
 		Namespace: o.Namespace, Cluster: o.Cluster, PlainKeys: o.PlainKeys, MaxTTL: o.MaxTTL,
@@ -39,11 +47,19 @@ func Open(ctx context.Context, urls []string, o *Options) (*Locker, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeNodes(nodes))
 	}
-	lk, err := newLocker(b, o.TTL)
-	if err != nil {
-		return nil, errors.Join(err, b.Close(ctx))
+	return b, nil
+}
+
+func openNodes(urls []string) ([]quorum.Node, error) {
+	var nodes []quorum.Node
+	for i, url := range urls {
+		n, err := redisnode.Open(url, nil)
+		if err != nil {
+			return nil, errors.Join(badOption("node %d: %v", i+1, err), closeNodes(nodes))
+		}
+		nodes = append(nodes, n)
 	}
-	return lk, nil
+	return nodes, nil
 }
 
 func closeNodes(nodes []quorum.Node) error {
@@ -83,4 +99,35 @@ func (lk *Locker) Init(ctx context.Context, o *InitOptions) ([]NodeState, error)
 		}
 	}
 	return states, errors.Join(errs...)
+}
+
+// Reconfigure gives the nodes at urls the configuration that Open with o would
+// expect of them, in place of the one that they, or the nodes at oldURLs, have:
+// another number of nodes, other members, another quorum, MaxTTL or kind of keys.
+// oldURLs has the nodes that are to be left behind; those that cannot be reached
+// may be missing, as long as a quorum of the old configuration cannot be made of
+// them alone.
+//
+// Leases may be held meanwhile. Their holders cannot extend them any more, and get
+// ErrLost at the end of their validity. Clients of the old configuration get
+// ErrMismatch, and those of the new one wait, for about one and a half times the
+// larger MaxTTL, until no old lease is left.
+//
+// If Reconfigure fails, run it again: it goes on where it was, and until it has
+// succeeded the new configuration grants nothing that the old one could. The states
+// are those of the nodes at urls, then of the old ones that are left behind.
+func Reconfigure(ctx context.Context, urls []string, o *Options, oldURLs []string) ([]NodeState, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	old, err := openNodes(oldURLs)
+	if err != nil {
+		return nil, err
+	}
+	b, err := openBackend(urls, o)
+	if err != nil {
+		return nil, errors.Join(err, closeNodes(old))
+	}
+	states, err := b.Reconfigure(ctx, old)
+	return states, errors.Join(err, b.Close(ctx), closeNodes(old))
 }

@@ -179,7 +179,9 @@ type NodeState struct {
 	Node string
 	// Standing is "ok"; "new" for a node that is, or until now was, blank;
 	// "quarantined" for one that may have forgotten leases, and does not vote for
-	// as long as Left says; "mismatch", "unfit" or "unreachable".
+	// as long as Left says; "fenced" for one that does not vote until a change of
+	// configuration has come to its end; "outdated" for one that such a change has
+	// passed by; "mismatch", "unfit" or "unreachable".
 	Standing string
 	Left     time.Duration
 	// HasRecords tells that the node had been declared before.

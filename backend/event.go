@@ -36,8 +36,8 @@ const (
 	// EventNodeLifted: the quarantine of a node is over, and it votes again. Err,
 	// if any, tells that its counters now rest on its clock.
 	EventNodeLifted EventKind = "node lifted"
-	// EventNodeRefused: a node does not vote; Err is an ErrMismatch or an
-	// *UnfitError that says why.
+	// EventNodeRefused: a node does not vote; Err says why: an ErrMismatch, an
+	// *UnfitError, or that it has an outdated configuration.
 	EventNodeRefused EventKind = "node refused"
 	// EventClockMoved: the clock of a node moved by Took, and the node does not
 	// vote until it has been steady for the longest lease; Err is an

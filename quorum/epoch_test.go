@@ -80,6 +80,16 @@ func TestOutdatedNodeCountsAsSilent(t *testing.T) {
 		if len(outdated) != 1 {
 			t.Errorf("outdated: %v", outdated)
 		}
+		// A change that finds a quorum takes in the one that is left.
+		c.reconfigure(after, "")
+		voting := 0
+		for _, s := range after.Nodes(t.Context()) {
+			voting += count(s.Standing == "ok")
+		}
+		c.settle(after)
+		if voting != 2 || slices.ContainsFunc(after.Nodes(t.Context()), func(s backend.NodeState) bool { return s.Err != nil }) {
+			t.Errorf("%d went on voting; then %+v", voting, after.Nodes(t.Context()))
+		}
 	})
 }
 
