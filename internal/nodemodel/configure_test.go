@@ -1,6 +1,7 @@
 package nodemodel
 
 import (
+	"strings"
 	"testing"
 
 	"example.com/redlock/internal/node"
@@ -57,10 +58,7 @@ func TestConfigure(t *testing.T) {
 		n.setIf(keys, wasField, test.was)
 		n.SetField(keys.Tokens(), shard, "70")
 		n.SetField(keys.Tokens(), node.FloorField, "30")
-		saw := test.saw
-		if saw == "=" {
-			saw = test.shown
-		}
+		saw := strings.Replace(test.saw, "=", test.shown, 1)
 		r := n.Configure(node.Configure{Keys: keys, Conf: changed, Shown: saw, Nonce: "88", Fence: test.fence, Need: 5000, Floor: 40, ByClock: true}, now)
 		want := node.ConfigureReply{Time: now, Done: test.done, Shown: test.shown, Was: test.before, Whole: test.whole, Highest: 70}
 		if r != want {
