@@ -79,6 +79,31 @@ func (lk *Locker) Nodes(ctx context.Context) []NodeState {
 	return lk.backend.Nodes(ctx)
 }
 
+// Finding is what one check of Doctor found.
+type Finding = backend.Finding
+
+// Severity says what a Finding means.
+type Severity = backend.Severity
+
+// The severities; package backend describes each.
+const (
+	SeverityOK      = backend.SeverityOK
+	SeverityHint    = backend.SeverityHint
+	SeverityWarning = backend.SeverityWarning
+	SeverityFailure = backend.SeverityFailure
+)
+
+// Doctor puts every node to every check: what is wrong, and what to do about it.
+// It changes nothing, and takes a second or two: it looks at the nodes' clocks
+// twice. If nothing could be locked, as the nodes are, the error is an
+// ErrNoQuorum with the reasons; the findings come with it.
+func (lk *Locker) Doctor(ctx context.Context) ([]Finding, error) {
+	if lk.closing.Err() != nil {
+		return nil, ErrClosed
+	}
+	return lk.backend.Doctor(ctx)
+}
+
 // InitOptions says how Init declares nodes. The zero value, or nil, is right for
 // new ones.
 type InitOptions = backend.InitOptions

@@ -45,6 +45,13 @@ type Backend interface {
 	// Nodes asks every node who it is and whether it accepts our configuration.
 	// It changes nothing.
 	Nodes(ctx context.Context) []NodeState
+	// Doctor puts every node to every check: what is wrong, and what to do. It
+	// changes nothing, and takes a second or two. The findings come in the order
+	// of the nodes, then those about all of them; they are complete, what is well
+	// included, but for checks whose outcome nothing tells, as of a node that does
+	// not answer. The error is an ErrNoQuorum if nothing could be locked, as the
+	// nodes are; the findings come with it.
+	Doctor(ctx context.Context) ([]Finding, error)
 	// Init declares new nodes: blank ones take our configuration and vote. A
 	// blank node among others that are in use is put in quarantine instead.
 	Init(ctx context.Context, o InitOptions) []NodeState

@@ -83,7 +83,7 @@ func (v Vote) String() string {
 type QuorumError struct {
 	// Op is what was asked: "acquire", "extend", "release", …
 	Op string
-	// Name of the lock.
+	// Name of the lock; empty if it is about none.
 	Name string
 	// Need is how many nodes had to agree.
 	Need  int
@@ -98,7 +98,11 @@ type QuorumError struct {
 // Error says the whole of it in one line.
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "redlock: %s %q: ", e.Op, e.Name)
+	b.WriteString("redlock: " + e.Op)
+	if e.Name != "" {
+		fmt.Fprintf(&b, " %q", e.Name)
+	}
+	b.WriteString(": ")
 	for i, r := range e.Reasons {
 		if i > 0 {
 			b.WriteString(", ")

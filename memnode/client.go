@@ -67,6 +67,13 @@ func (c *Client) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) 
 	return c.node.Scan(ctx, s)
 }
 
+// Examine asks the node about itself.
+func (c *Client) Examine(ctx context.Context, e node.Exam) (node.ExamReply, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Examine(ctx, e)
+}
+
 // Close ends the calls of this client that are under way. What has been sent is
 // still carried out.
 func (c *Client) Close() error {

@@ -116,6 +116,12 @@ func (n *Node) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
 	return ask(ctx, n, func(now int64) node.ScanReply { return n.model.Scan(s, now) })
 }
 
+// Examine answers as a server in good order: a node in memory has no users, no
+// disk and no other keys than its own.
+func (n *Node) Examine(ctx context.Context, _ node.Exam) (node.ExamReply, error) {
+	return ask(ctx, n, func(int64) node.ExamReply { return node.ExamReply{} })
+}
+
 // Close ends the calls under way. What has been sent is still carried out.
 func (n *Node) Close() error {
 	n.mu.Lock()

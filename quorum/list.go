@@ -43,11 +43,8 @@ func (b *Backend) List(ctx context.Context, pattern string) ([]backend.Status, e
 	if _, err := node.ParsePattern(pattern); err != nil {
 		return nil, badOption("pattern %q: %v", pattern, err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(b.closing, func() { cancel(context.Cause(b.closing)) })()
-	b.begun()
-	defer b.ended()
+	ctx, ended := b.asking(ctx)
+	defer ended()
 
 	l := &listing{backend: b, failed: make([]error, len(b.peers)), names: make(map[string]struct{})}
 	l.each(func(i int) error { return l.scan(ctx, i, pattern) })
@@ -56,6 +53,19 @@ func (b *Backend) List(ctx context.Context, pattern string) ([]backend.Status, e
 		found = l.look(ctx, names, found)
 	}
 	return found, l.err(ctx, pattern)
+}
+
+// asking counts as an operation what asks nodes directly. ctx ends when the
+// backend is closed.
+func (b *Backend) asking(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.closing, func() { cancel(context.Cause(b.closing)) })
+	b.begun()
+	return ctx, func() {
+		b.ended()
+		stop()
+		cancel(nil)
+	}
 }
 
 // each does something with every node that has not failed, side by side.

@@ -71,5 +71,6 @@ var cases = []struct {
 	{"Inspect", inspect},
 	{"List", list},
 	{"Nodes", nodes},
+	{"Doctor", doctor},
 	{"Close", closeEnds},
 }

@@ -47,6 +47,7 @@ func TestMistakesAreCaught(t *testing.T) {
 		{namesFolded, "AnyBytesInNames", "held by another"},
 		{breakIgnored, "Break", "Extend of a broken lease returned nil"},
 		{patternIgnored, "List", "names, want 0"},
+		{falseAlarm, "Doctor", "of a service that is well"},
 	} {
 		t.Run(string(c.mistake), func(t *testing.T) {
 			t.Parallel()

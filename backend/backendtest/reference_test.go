@@ -32,6 +32,7 @@ const (
 	namesFolded      mistake = "names that differ are taken for the same"
 	breakIgnored     mistake = "a broken lease is extended"
 	patternIgnored   mistake = "a list has names that do not match"
+	falseAlarm       mistake = "a service that is well is found to be ill"
 )
 
 // record is what the service stores for one name.
@@ -258,6 +259,14 @@ func (c *client) Init(ctx context.Context, _ backend.InitOptions) []backend.Node
 
 func (c *client) Nodes(context.Context) []backend.NodeState {
 	return []backend.NodeState{{Node: "reference", Standing: "ok"}}
+}
+
+func (c *client) Doctor(context.Context) ([]backend.Finding, error) {
+	found := backend.Finding{Node: "reference", Check: "reachable", Severity: backend.SeverityOK, Text: "in this process"}
+	if c.service.mistake == falseAlarm {
+		found.Severity = backend.SeverityWarning
+	}
+	return []backend.Finding{found}, nil
 }
 
 func (c *client) Close(context.Context) error {

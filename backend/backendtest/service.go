@@ -321,6 +321,28 @@ func nodes(f *fixture) {
 	f.mustRelease(h)
 }
 
+// doctor examines a service that is well.
+func doctor(f *fixture) {
+	a, b := f.client(), f.client()
+	h := f.must(a, f.request(f.lasting()))
+	findings, err := b.Doctor(f.Context())
+	if err != nil || len(findings) == 0 {
+		f.Errorf("Doctor: %d findings, %v", len(findings), err)
+	}
+	seen := make(map[[2]string]bool)
+	for _, fd := range findings {
+		about := [2]string{fd.Node, fd.Check}
+		well := fd.Severity == backend.SeverityOK || fd.Severity == backend.SeverityHint
+		if fd.Check == "" || fd.Text == "" || !well || fd.Err != nil || seen[about] {
+			f.Errorf("Doctor has, of a service that is well, or twice: %+v", fd)
+		}
+		seen[about] = true
+	}
+	f.wantHeld(b)
+	f.wantQuiet(h)
+	f.mustRelease(h)
+}
+
 func closeEnds(f *fixture) {
 	a, b := f.client(), f.client()
 	f.must(a, f.request(f.steady()))

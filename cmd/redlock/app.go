@@ -88,7 +88,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say everything")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.extendCommand(), a.releaseCommand(),
-		a.statusCommand(), a.listCommand(), a.breakCommand(), a.upCommand(), a.initCommand(), a.delayStartCommand(),
+		a.statusCommand(), a.listCommand(), a.breakCommand(), a.upCommand(), a.initCommand(), a.doctorCommand(), a.delayStartCommand(),
 		a.completionCommand(), a.versionCommand(),
 	)
 	return root

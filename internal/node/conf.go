@@ -166,6 +166,9 @@ func (k Keyspace) Quarantine() string { return k.Namespace + ":quarantine" }
 // Tokens is the key of the hash of token counters.
 func (k Keyspace) Tokens() string { return k.Namespace + ":tokens" }
 
+// Nothing is a key under which never anything is stored.
+func (k Keyspace) Nothing() string { return k.Namespace + ":nothing" }
+
 // Lease is the key of the lease of name.
 func (k Keyspace) Lease(name string) string {
 	if k.Plain {
