@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"example.com/redlock/testkit/await"
+	"example.com/redlock/testkit/redisserver"
+)
+
+// What docs/operations.md tells people to paste is what is tried here.
+
+// block returns the block of a kind that has some text in a document.
+func block(t *testing.T, file, kind, with string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, _ := strings.Cut(string(raw), with)
+	fence := "\n```" + kind + "\n"
+	from := strings.LastIndex(before, fence)
+	end, _, closed := strings.Cut(after, "\n```\n")
+	if from < 0 || !closed {
+		t.Fatalf("%s has no block of %q with %q", file, kind, with)
+	}
+	return before[from+len(fence):] + with + end
+}
+
+// configDir is a directory with a configuration for the nodes, where the longest TTL is
+// short.
+func configDir(t *testing.T, urls []string, more ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	text := "max-ttl: 2s\nttl: 2s\nnodes: [" + strings.Join(urls, ", ") + "]\n" + strings.Join(more, "\n")
+	if err := os.WriteFile(filepath.Join(dir, "redlock.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// shell starts a line of shell, in a directory with a configuration.
+func shell(t *testing.T, dir, line string, env ...string) *process {
+	t.Helper()
+	cmd := command(t, nil)
+	cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", line}, dir
+	cmd.Env = append([]string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=/"}, env...)
+	return startCommand(t, cmd)
+}
+
+// TestOperationsUser: the user that the documents create has all the rights that
+// everything needs.
+func TestOperationsUser(t *testing.T) {
+	rule := block(t, "docs/operations.md", "", "ACL SETUSER")
+	if other := block(t, "SECURITY.md", "", "ACL SETUSER"); other != rule {
+		t.Errorf("SECURITY.md has another rule:\n%s\n%s", other, rule)
+	}
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprint("plain keys ", plain), func(t *testing.T) {
+			t.Parallel()
+			var urls []string
+			servers := redisserver.StartN(t, 3)
+			for _, s := range servers {
+				words := strings.Fields(strings.Replace(rule, "PASSWORD", "pw", 1))
+				if plain {
+					words = append(words, "~*")
+				}
+				if got := redisDo(t, s.URL(), words...); got != "+OK" {
+					t.Fatal(got)
+				}
+				urls = append(urls, strings.Replace(s.URL(), "//", "//redlock:pw@", 1))
+			}
+			dir := configDir(t, urls, fmt.Sprint("plain-keys: ", plain))
+			do := func(line string) { t.Helper(); shell(t, dir, line).wantExit(0) }
+			do("redlock init")
+			do(`h=$(redlock acquire x) && redlock status x && h=$(redlock extend "$h") && redlock release "$h"`)
+			do("redlock run x sleep 2.5 && redlock run x redlock list | grep -q '^x '")
+			do("redlock run x sh -c 'redlock break x; sleep 10'; test $? = 79")
+			do("test $(redlock doctor | wc -l) = 4")
+			// A quarantine ends as well, and with counters that are sure.
+			redisDo(t, servers[2].URL(), "FLUSHALL")
+			do("redlock run x sh -c 'until redlock doctor; do sleep 0.1; done'")
+		})
+	}
+}
+
+// TestOperationsServers: servers that are set up as told are well.
+func TestOperationsServers(t *testing.T) {
+	var urls []string
+	for range 3 {
+		var args []string
+		for line := range strings.Lines(block(t, "docs/operations.md", "conf", "save")) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			args = append(args, "--"+name, strings.Trim(value, `"`))
+		}
+		urls = append(urls, redisserver.StartN(t, 1, append(args, "--maxmemory", "20mb")...)[0].URL())
+	}
+	dir := configDir(t, urls)
+	shell(t, dir, "redlock init && test $(redlock doctor | wc -l) = 4").wantExit(0)
+}
+
+// TestOperationsRestart: the line ends when all nodes vote again.
+func TestOperationsRestart(t *testing.T) {
+	servers := redisserver.StartN(t, 3)
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
+	dir := configDir(t, urls)
+	shell(t, dir, "redlock init").wantExit(0)
+	if err := servers[1].Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, dir, "redlock doctor").wantExit(1)
+	shell(t, dir, block(t, "docs/operations.md", "sh", "rolling-restart")).wantExit(0)
+	shell(t, dir, "redlock doctor").wantExit(0)
+}
+
+// TestOperationsReplace: a machine that failed comes back empty under its address.
+// Then the list changes.
+func TestOperationsReplace(t *testing.T) {
+	servers := redisserver.StartN(t, 4)
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.URL())
+	}
+	dir := configDir(t, urls[:3])
+	shell(t, dir, "redlock init && redlock run x true").wantExit(0)
+
+	newer := "--nodes=" + strings.Join(urls[1:], ",")
+	shell(t, dir, "redlock doctor "+newer).wantExit(78)
+	for _, url := range urls[1:3] {
+		redisDo(t, url, "DEL", "redlock:node")
+	}
+	shell(t, dir, block(t, "docs/operations.md", "sh", "NEW_LIST")+" && redlock doctor "+newer+" && redlock run "+newer+" x true",
+		"NEW_LIST="+strings.Join(urls[1:], ",")).wantExit(0)
+	await.True(t, patience, "the new node took part", func() bool {
+		return redisDo(t, urls[3], "HLEN", "redlock:tokens") == ":1"
+	})
+}
+
+// The blocks of shell are valid as they stand.
+func TestOperationsShell(t *testing.T) {
+	for _, with := range []string{"rolling-restart", "NEW_LIST"} {
+		if out, err := exec.Command("sh", "-n", "-c", block(t, "docs/operations.md", "sh", with)).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}
