@@ -178,6 +178,13 @@ type InitOptions struct {
 	// Force makes nodes in quarantine vote, too: whatever they may have forgotten
 	// does not matter, because nobody holds anything.
 	Force bool
+	// Durable marks the nodes as ones that forget nothing when they restart, so
+	// that they vote at once; Forgetful takes that back. A node is marked if it
+	// appends every write to a file and syncs it before it answers (appendonly yes,
+	// appendfsync always), and looked at again whenever it has restarted. That its
+	// disk tells the truth, and that nobody puts an older copy back, the operator
+	// answers for.
+	Durable, Forgetful bool
 }
 
 // NodeState is what one node of a service says of itself.
@@ -191,6 +198,8 @@ type NodeState struct {
 	// passed by; "mismatch", "unfit" or "unreachable".
 	Standing string
 	Left     time.Duration
+	// Durable tells that a restart costs the node no quarantine.
+	Durable bool
 	// HasRecords tells that the node had been declared before.
 	HasRecords bool
 	// ByClock tells that the order of tokens rests on the node's clock: when it

@@ -13,6 +13,9 @@ const (
 	UnfitReplica UnfitReason = "replica"
 	// UnfitEviction: the server may delete a lease to make room.
 	UnfitEviction UnfitReason = "eviction"
+	// UnfitPersistence: the server was to be durable, and is not. It votes, but not
+	// at once after a restart.
+	UnfitPersistence UnfitReason = "persistence"
 	// UnfitSameServer: the server is in the list under another address, too.
 	UnfitSameServer UnfitReason = "same server"
 	// UnfitPermission: the credentials do not allow what a lock needs. The error

@@ -67,6 +67,13 @@ func (n *Node) reset() {
 	n.hangUp(ErrReset)
 }
 
+// Durable makes the node say that it writes everything to disk before it answers.
+func (n *Node) Durable(durable bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.durable = durable
+}
+
 // Promote makes the node a master anew that was a replica meanwhile, and came
 // back with the data it has.
 func (n *Node) Promote() {

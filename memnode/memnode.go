@@ -40,6 +40,7 @@ type Node struct {
 	closed bool
 
 	frozen, down, mute bool
+	durable            bool
 	delay              time.Duration
 	arriving           []*request // in the order in which they were sent
 	unanswered         map[*request]struct{}
@@ -117,9 +118,16 @@ func (n *Node) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
 }
 
 // Examine answers as a server in good order: a node in memory has no users, no
-// disk and no other keys than its own.
+// disk unless Durable says so, and no other keys than its own.
 func (n *Node) Examine(ctx context.Context, _ node.Exam) (node.ExamReply, error) {
-	return ask(ctx, n, func(int64) node.ExamReply { return node.ExamReply{} })
+	return ask(ctx, n, func(int64) node.ExamReply {
+		if !n.durable {
+			return node.ExamReply{}
+		}
+		return node.ExamReply{
+			Info: map[string]string{"aof_enabled": "1"}, Config: map[string]string{"appendfsync": "always"},
+		}
+	})
 }
 
 // Close ends the calls under way. What has been sent is still carried out.

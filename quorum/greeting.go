@@ -81,7 +81,7 @@ func (p *peer) greet() {
 	}
 	p.mu.Unlock()
 	sent := p.backend.clock.Now()
-	reply, err := p.node.Hello(ctx, h)
+	reply, err := p.hello(ctx, h)
 	p.mu.Lock()
 	now := p.backend.clock.Now()
 	p.underWay, p.silent, p.stalled, p.greeted = false, false, 0, sent

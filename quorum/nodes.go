@@ -32,12 +32,12 @@ func (b *Backend) Init(ctx context.Context, o backend.InitOptions) []backend.Nod
 		}
 		return node.Declare
 	})
-	if !o.Force {
-		return states
-	}
-	for i, s := range states {
-		if s.Standing == StandingQuarantined {
-			states[i] = b.peers[i].forceVote(ctx)
+	for i, p := range b.peers {
+		if o.Force && states[i].Standing == StandingQuarantined {
+			states[i] = p.forceVote(ctx)
+		}
+		if (o.Durable || o.Forgetful) && states[i].Err == nil {
+			states[i] = p.vouch(ctx, states[i], o.Durable)
 		}
 	}
 	return states
@@ -75,11 +75,12 @@ const (
 // introduceAs says hello to the node and describes what it finds.
 func (p *peer) introduceAs(ctx context.Context, intent node.Intent) (backend.NodeState, node.HelloReply) {
 	s := backend.NodeState{Node: p.node.Name()}
-	reply, err := p.node.Hello(ctx, node.Hello{
+	reply, err := p.hello(ctx, node.Hello{
 		Keys: p.backend.keys, Conf: p.backend.conf, Intent: intent, Nonce: newNonce(),
 	})
 	if err == nil {
 		s.Standing, s.RunID, s.Version, s.ByClock = string(reply.Standing), reply.RunID, reply.Version, reply.ByClock
+		s.Durable = reply.Durable
 		shown, known := node.ParseGuard(reply.Guard)
 		s.HasRecords = known && shown.Conf != node.NoConf && !(intent == node.Declare && reply.Changed)
 		err = p.judge(reply)

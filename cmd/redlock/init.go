@@ -29,6 +29,11 @@ told, and may have forgotten locks that are still held: it is put in quarantine,
 and votes by itself when that is over. With --force it votes at once; then make
 sure yourself that nobody holds a lock that it granted.
 
+With --durable the nodes are marked as ones that forget nothing, so that a restart
+costs them no quarantine. That takes appendonly yes and appendfsync always, which
+is looked at now and after every restart, a disk that tells the truth, and nobody
+who puts an older copy of the data back. --durable=false takes it back.
+
 With --reconfigure the configuration that the flags say takes the place of the
 one that the nodes have. --old names the nodes that are to be left behind. All
 nodes of the new configuration must be reachable, and more than a minority of the
@@ -40,6 +45,7 @@ max-ttl no lock can be taken. If it fails, run it again.`,
   redlock init --reconfigure --nodes $A,$B,$D --old $C`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.Forgetful = cmd.Flags().Changed("durable") && !f.Durable
 			old, err := f.check(cmd.Flags().Changed("old"))
 			if err != nil {
 				return err
@@ -62,6 +68,7 @@ max-ttl no lock can be taken. If it fails, run it again.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.Force, "force", false, "end quarantines now: nothing that the nodes forgot matters")
+	flags.BoolVar(&f.Durable, "durable", false, "mark the nodes as ones that forget nothing when they restart")
 	flags.BoolVar(&f.reconfigure, "reconfigure", false, "put this configuration in the place of the one that the nodes have")
 	flags.StringVar(&f.old, "old", "", "`URLs` of nodes to leave behind, comma-separated (with --reconfigure)")
 	return cmd
@@ -72,6 +79,8 @@ func (f *initFlags) check(hasOld bool) (old nodeList, err error) {
 	switch {
 	case f.reconfigure && f.Force:
 		return nil, usagef("--force with --reconfigure: locks of the old configuration would be forgotten")
+	case f.reconfigure && (f.Durable || f.Forgetful):
+		return nil, usagef("--durable with --reconfigure: one after the other")
 	case hasOld && !f.reconfigure:
 		return nil, usagef("--old goes with --reconfigure")
 	case hasOld:

@@ -163,6 +163,9 @@ func (k Keyspace) Guard() string { return k.Namespace + ":node" }
 // Quarantine is the key of the hash that has the credit of a quarantine.
 func (k Keyspace) Quarantine() string { return k.Namespace + ":quarantine" }
 
+// Durable is the key of the mark of a node that forgets nothing.
+func (k Keyspace) Durable() string { return k.Namespace + ":durable" }
+
 // Tokens is the key of the hash of token counters.
 func (k Keyspace) Tokens() string { return k.Namespace + ":tokens" }
 

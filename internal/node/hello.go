@@ -14,8 +14,15 @@ const (
 	// configuration, vote at once: an operator says that it is new.
 	Declare
 	// Suspect begins a quarantine where the node still shows Hello.Suspect: its
-	// data went back in time under it.
+	// data went back in time under it, or may have.
 	Suspect
+	// Trust makes a node vote that is StandingDurable and shows Hello.Suspect: it
+	// was seen to write everything to disk before it answers.
+	Trust
+	// Vouch marks a node that votes as one that forgets nothing when it restarts,
+	// and Unvouch takes that back: an operator says so.
+	Vouch
+	Unvouch
 )
 
 // Hello introduces a client to a node: the node compares the configuration
@@ -27,7 +34,7 @@ type Hello struct {
 	// Nonce names a quarantine that begins now: a fresh random text of
 	// hexadecimal digits.
 	Nonce string
-	// Suspect is the guard that is no longer to be trusted.
+	// Suspect is the guard that is to be distrusted (Suspect), or trusted (Trust).
 	Suspect string
 }
 
@@ -40,6 +47,9 @@ const (
 	StandingOK Standing = "ok"
 	// StandingNew: the node is blank (Look), or was and now votes (Declare).
 	StandingNew Standing = "new"
+	// StandingDurable: the node restarted and is marked as one that forgets nothing.
+	// It votes once it has been Trusted.
+	StandingDurable Standing = "durable"
 	// StandingQuarantined: the node may have forgotten leases, and does not vote
 	// until every one of them is over.
 	StandingQuarantined Standing = "quarantined"
@@ -72,6 +82,8 @@ type HelloReply struct {
 	Was string
 	// ByClock tells that the node's counters began, after a loss, at its clock.
 	ByClock bool
+	// Durable tells that the node is marked as one that forgets nothing.
+	Durable bool
 	// Life is the identity that guards name: the process, and which of its terms
 	// as a master.
 	Life string

@@ -16,9 +16,20 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 		Version: "7.0.0", Role: "master", Mode: "standalone", MaxMemoryPolicy: "noeviction",
 	}
 	_, reply.ByClock = n.Field(h.Keys.Tokens(), node.ClockField)
+	_, reply.Durable = n.get(h.Keys.Durable(), now)
 	guard, known := node.ParseGuard(shown.Text)
 	next := guard
+	// A node that was promoted may be behind itself, whatever its disk has.
+	durable := known && reply.Durable && guard.Nonce == "" && guard.Life != life && life == n.runID
 	switch {
+	case durable && h.Intent == node.Trust && shown.Text == h.Suspect:
+		next.Life = life
+	case durable && h.Intent != node.Suspect:
+		reply.Standing = node.StandingDurable
+		if !h.Conf.Accepts(guard.Conf) {
+			reply.Standing = node.StandingMismatch
+		}
+		return reply
 	case !ok && h.Intent == node.Look:
 		reply.Standing = node.StandingNew
 		return reply
@@ -40,7 +51,7 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 		reply.Standing = node.StandingMismatch
 	case next.Nonce != "":
 		reply.Standing = node.StandingQuarantined
-	case reply.Changed:
+	case reply.Changed && h.Intent == node.Declare:
 		reply.Standing = node.StandingNew
 	default:
 		reply.Standing = node.StandingOK
@@ -62,6 +73,14 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 			n.setIf(h.Keys, needField, need)
 			n.setIf(h.Keys, wasField, reply.Was)
 		}
+	}
+	if reply.Standing == node.StandingOK && h.Intent == node.Vouch {
+		n.Set(h.Keys.Durable(), Value{Text: "1"})
+		reply.Durable = true
+	}
+	if reply.Standing == node.StandingOK && h.Intent == node.Unvouch {
+		n.Delete(h.Keys.Durable())
+		reply.Durable = false
 	}
 	if reply.Standing == node.StandingQuarantined {
 		reply.Credit = n.credit(h.Keys, next.Nonce)

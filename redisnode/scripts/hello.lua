@@ -1,19 +1,22 @@
 -- Introduces a client: compares its configuration with the node's, begins a
 -- quarantine where the node may have forgotten something, and says who it is.
 --
--- KEYS   1 the guard, 2 the hash of the quarantine, 3 the hash of token counters
+-- KEYS   1 the guard, 2 the hash of the quarantine, 3 the hash of token counters,
+--        4 the mark of a node that forgets nothing
 -- ARGV   1 the configuration
 --        2 the intent: g greet, l look (change nothing), d declare (a node without
---          configuration takes it and votes), s suspect (its data went back)
+--          configuration takes it and votes), s suspect (its data went back, or
+--          may have), t trust (a durable node was seen to write all to disk),
+--          v vouch (mark it as durable), u unvouch
 --        3 the nonce of a quarantine that begins now
---        4 the guard that is suspected (s)
--- REPLY  strings: TIME in µs, the standing (ok, new, quarantined, mismatch), the
+--        4 the guard that is suspected (s) or trusted (t)
+-- REPLY  strings: TIME in µs, the standing (ok, new, durable, quarantined, mismatch), the
 --        guard, 1 if that was changed (to a look: would be), the guard before,
 --        the credit in ms, 1 if the counters were kept, 1 if they rest on the
 --        clock, life, run_id, version, role, address of the master of a replica,
 --        mode, maxmemory in bytes, its policy, how many ms the quarantine has to
 --        last at least (0: not said), the configuration before it was fenced (empty:
---        it is not)
+--        it is not), 1 if it is marked as durable
 
 local time, conf, intent, nonce = call('TIME'), ARGV[1], ARGV[2], ARGV[3]
 local info = '\n' .. call('INFO', 'server', 'replication', 'memory')
@@ -34,7 +37,14 @@ if shown then own, was, stored = parts(shown) end
 
 local standing
 local guard, quarantine = shown or '', was
-if not life or (not shown and intent == 'l') then
+local marked = call('GET', KEYS[4]) ~= false
+-- A node that was promoted may be behind itself, whatever its disk has.
+local durable = marked and own and not was and life and own ~= life and life == field('run_id')
+if durable and intent == 't' and shown == ARGV[4] then
+  guard = life .. '|' .. stored
+elseif durable and intent ~= 's' then
+  standing = accepts(stored) and 'durable' or 'mismatch'
+elseif not life or (not shown and intent == 'l') then
   standing = 'new' -- a replica takes nothing; the client sees what it is
 elseif shown and not own then
   standing = 'mismatch'
@@ -51,8 +61,15 @@ local changed = guard ~= (shown or '')
 if not standing then
   if stored ~= '-' and not accepts(stored) then standing = 'mismatch'
   elseif quarantine then standing = 'quarantined'
-  elseif changed then standing = 'new'
+  elseif changed and intent == 'd' then standing = 'new'
   else standing = 'ok' end
+end
+if standing == 'ok' and intent == 'v' then
+  call('SET', KEYS[4], '1')
+  marked = true
+elseif standing == 'ok' and intent == 'u' then
+  call('DEL', KEYS[4])
+  marked = false
 end
 local q = {}
 if quarantine then q = call('HMGET', KEYS[2], 'nonce', 'credit', 'kept', 'need', 'was') end
@@ -80,5 +97,5 @@ return {
   format('%.0f', time[1] * 1000000 + time[2]), standing, guard, changed and '1' or '', changed and shown or '', credit,
   kept, clock, life or '', field('run_id'), field('redis_version'), field('role'), master,
   field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),
-  format('%.0f', was and num(q[4]) or 0), was and q[5] or '',
+  format('%.0f', was and num(q[4]) or 0), was and q[5] or '', marked and '1' or '',
 }

@@ -159,7 +159,7 @@ func (w *world) report(ops int) {
 			}
 		}
 	}
-	for _, s := range []node.Standing{node.StandingOK, node.StandingNew, node.StandingQuarantined, node.StandingMismatch} {
+	for _, s := range []node.Standing{node.StandingOK, node.StandingNew, node.StandingDurable, node.StandingQuarantined, node.StandingMismatch} {
 		if w.standings[s] == 0 {
 			w.t.Errorf("never occurred: hello %s", s)
 		}
@@ -233,7 +233,7 @@ var usualConf = node.Conf{Epoch: 1, Protocol: 1, N: 3, Q: 2, MaxTTL: maxTTL, Mem
 // hello introduces the client with a conf that usually is the last one.
 func (w *world) hello() {
 	w.keys.Namespace = "redlock"
-	w.introduce(pick(w.rnd, node.Greet, node.Greet, node.Look, node.Declare, node.Declare, node.Suspect))
+	w.introduce(pick(w.rnd, node.Greet, node.Greet, node.Look, node.Declare, node.Declare, node.Suspect, node.Trust, node.Vouch, node.Vouch, node.Unvouch))
 }
 
 func (w *world) introduce(intent node.Intent) {

@@ -59,10 +59,12 @@ func (w *world) meddle(restartEvery int) {
 		w.watch()
 	case 10:
 		w.promote()
+	case 13:
+		w.restartDurable()
 	case 11, 12:
 		for range 1 + w.rnd.IntN(4) {
 			w.configure()
-			if w.rnd.IntN(3) == 0 {
+			if w.rnd.IntN(3) > 0 {
 				w.watch()
 			}
 		}
@@ -123,8 +125,9 @@ func (w *world) spoilGuard() {
 
 // promote makes the server a replica of nothing, and a master again.
 func (w *world) promote() {
-	if w.embedded {
-		return // never a replica
+	// An embedded server is never a replica, and one that was is never durable.
+	if w.embedded || w.standings[node.StandingDurable] < 3 {
+		return
 	}
 	w.do("REPLICAOF", "127.0.0.1", "1")
 	w.do("REPLICAOF", "NO", "ONE")
@@ -133,10 +136,21 @@ func (w *world) promote() {
 	w.hello()
 }
 
+// restartDurable gives the server, marked as durable, the guard of another
+// process.
+func (w *world) restartDurable() {
+	w.declare()
+	w.introduce(node.Vouch)
+	w.shown = usualConf.Guard("another")
+	w.do("SET", w.keys.Guard(), w.shown)
+	w.model.Set(w.keys.Guard(), nodemodel.Value{Text: w.shown})
+	w.introduce(pick(w.rnd, node.Greet, node.Look, node.Trust, node.Trust, node.Trust, node.Suspect, node.Vouch))
+}
+
 // compareState compares all keys and takes over the server's deadlines, so
 // that small differences do not add up.
 func (w *world) compareState() {
-	for _, key := range append(w.leaseKeys(), w.keys.Guard()) {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Durable()) {
 		kind, text := w.text("TYPE", key), ""
 		if kind == "string" {
 			text = w.text("GET", key)
@@ -234,7 +248,7 @@ func (w *world) fail(key, what string) {
 // adopt makes the model equal to the server after a batch that could not be
 // compared.
 func (w *world) adopt() {
-	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Tokens(), w.keys.Quarantine()) {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Tokens(), w.keys.Quarantine()) {
 		w.model.Delete(key)
 		switch w.text("TYPE", key) {
 		case "string":

@@ -1,0 +1,67 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"example.com/redlock/backend"
+	"example.com/redlock/internal/node"
+)
+
+// hello says hello to the node. One that restarted and is marked as durable is
+// trusted, and votes at once, if it is seen to write everything to disk before it
+// answers; else it is put in quarantine like any other.
+func (p *peer) hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
+	reply, err := p.node.Hello(ctx, h)
+	if err != nil || reply.Standing != node.StandingDurable || h.Intent == node.Look {
+		return reply, err
+	}
+	h.Intent, h.Suspect = node.Trust, reply.Guard
+	if why := p.notDurable(ctx); why != nil {
+		h.Intent = node.Suspect
+		p.backend.cfg.Logger.Log(ctx, slog.LevelWarn, "redlock: a node that is marked as durable is not",
+			"node", p.node.Name(), "reason", why)
+	}
+	return p.node.Hello(ctx, h)
+}
+
+// notDurable returns why a restart of the node may forget something, or nil: it
+// must append every write to a file, and sync that, before it answers. What a node
+// that was promoted has on disk is not what it had granted as a master.
+func (p *peer) notDurable(ctx context.Context) error {
+	exam, err := p.node.Examine(ctx, node.Exam{Keys: p.backend.keys})
+	switch {
+	case err != nil:
+		return err
+	case exam.Config == nil:
+		return notPermitted(errors.New("CONFIG GET appendfsync, which tells whether it is durable"))
+	case exam.Info["aof_enabled"] != "1":
+		return unfit(backend.UnfitPersistence, "appendonly is not yes")
+	case exam.Config["appendfsync"] != "always":
+		return unfit(backend.UnfitPersistence, "appendfsync is %s, not always", exam.Config["appendfsync"])
+	case strings.Trim(exam.Info["master_replid2"], "0") != "":
+		return unfit(backend.UnfitPersistence, "the server was a replica; restart it")
+	}
+	return nil
+}
+
+// vouch marks the node as durable, or takes that back, for an operator.
+func (p *peer) vouch(ctx context.Context, s backend.NodeState, durable bool) backend.NodeState {
+	ctx, cancel := context.WithTimeout(ctx, greetLimit)
+	defer cancel()
+	intent := node.Unvouch
+	if durable {
+		intent = node.Vouch
+		if s.Err = p.notDurable(ctx); s.Err != nil {
+			return s
+		}
+	}
+	was := s.Standing
+	s, _ = p.introduceAs(ctx, intent)
+	if s.Err == nil {
+		s.Standing = was // "new" is more to say than "ok"
+	}
+	return s
+}
