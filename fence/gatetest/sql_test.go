@@ -237,6 +237,36 @@ func TestSQLRollback(t *testing.T) {
 	})
 }
 
+// TestSQLErrorEndsTransaction: a caller who does not look at the error of Open
+// changes nothing by what follows.
+func TestSQLErrorEndsTransaction(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d database) {
+		ctx := bounded(t)
+		if err := d.write(ctx, 6, "7"); err != nil {
+			t.Fatal(err)
+		}
+		for _, open := range []func(context.Context, *sql.Tx, string, fence.Token) error{d.gate.Open, d.gate.OpenShared} {
+			for token, want := range map[fence.Token]error{5: fence.ErrStale, 0: fence.ErrBadToken} {
+				tx, err := d.db.BeginTx(ctx, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := open(ctx, tx, "stock", token); !errors.Is(err, want) {
+					t.Errorf("token %d: %v", token, err)
+				}
+				_, err1 := tx.ExecContext(ctx, d.set, "9")
+				err2 := tx.Commit()
+				if !errors.Is(err1, sql.ErrTxDone) || !errors.Is(err2, sql.ErrTxDone) {
+					t.Errorf("after token %d: %v, %v", token, err1, err2)
+				}
+			}
+		}
+		if got, err := d.read(ctx, fence.Claim{Token: 6}); got != "7" || err != nil {
+			t.Error(got, err)
+		}
+	})
+}
+
 // TestSQLSerializationFailure: with a snapshot that is older than the gate's last
 // change the database refuses, and the caller can tell that trying again helps.
 func TestSQLSerializationFailure(t *testing.T) {
@@ -264,8 +294,8 @@ func TestSQLSerializationFailure(t *testing.T) {
 			if err := gate.Open(ctx, tx, resource, 6); !hasCode(err, "40001") {
 				t.Errorf("%v, row there: %v: %v", isolation, there, err)
 			}
-			if err := tx.Rollback(); err != nil {
-				t.Fatal(err)
+			if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+				t.Error("not rolled back:", err)
 			}
 			// As the first statement it waits, and is refused if that made it too old.
 			tx, err = db.BeginTx(ctx, &sql.TxOptions{Isolation: isolation})

@@ -118,7 +118,10 @@ func (g *Gate) DoShared(ctx context.Context, db *sql.DB, resource string, token 
 
 // Open opens the gate in a transaction that the caller has begun, and has not
 // read in yet. It is for transactions with an isolation level of their own and
-// for several resources; Do is simpler. After an error the caller rolls back.
+// for several resources; Do is simpler. Its errors are those of Do. On each of
+// them it rolls the transaction back, so that whatever the caller does with it
+// afterwards, Commit included, ends in sql.ErrTxDone and changes nothing; other
+// gates that the transaction had opened are then as before.
 func (g *Gate) Open(ctx context.Context, tx *sql.Tx, resource string, token fence.Token) error {
 	return g.open(ctx, tx, resource, fence.Claim{Token: token})
 }
@@ -144,7 +147,18 @@ func (g *Gate) do(ctx context.Context, db *sql.DB, resource string, c fence.Clai
 	return failed("commit", resource, tx.Commit())
 }
 
+// open leaves no transaction behind that is usable and has not opened the gate:
+// a caller who forgets to look at the error would commit a stale write.
 func (g *Gate) open(ctx context.Context, tx *sql.Tx, resource string, c fence.Claim) error {
+	err := g.tryOpen(ctx, tx, resource, c)
+	if err != nil {
+		// Also if this fails, tx is done: at worst the connection is closed.
+		_ = tx.Rollback()
+	}
+	return err
+}
+
+func (g *Gate) tryOpen(ctx context.Context, tx *sql.Tx, resource string, c fence.Claim) error {
 	if !c.Token.Valid() {
 		return fmt.Errorf("%w: %v", fence.ErrBadToken, c)
 	}
