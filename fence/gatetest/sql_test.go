@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -211,15 +212,70 @@ func TestSQLOneInsideAtATime(t *testing.T) {
 	})
 }
 
-// TestSQLRollback: what was rolled back has not opened the gate, and the rows of
-// one resource do not open another.
-func TestSQLRollback(t *testing.T) {
+// TestSQLFailedWork: what work did is undone, but the gate stays open: what work
+// has read is good for the next transaction. Also after an error of the database,
+// which would fail all further statements of PostgreSQL.
+func TestSQLFailedWork(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d database) {
 		ctx := bounded(t)
-		failure := errors.New("changed my mind")
-		if err := d.gate.Do(ctx, d.db, "stock", 9, func(*sql.Tx) error { return failure }); !errors.Is(err, failure) {
+		nothingToDo := errors.New("nothing to do")
+		if err := d.write(ctx, 5, "10"); err != nil {
 			t.Fatal(err)
 		}
+		fail := func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, d.set, "lost")
+			return errors.Join(err, nothingToDo)
+		}
+		mistake := func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+			return fmt.Errorf("%w: %w", nothingToDo, err)
+		}
+		token := fence.Token(6)
+		for _, work := range []func(*sql.Tx) error{fail, mistake} {
+			for _, do := range []doer{d.gate.Do, d.gate.DoShared} {
+				if err := do(ctx, d.db, "stock", token, work); !errors.Is(err, nothingToDo) || strings.Contains(err.Error(), "sqlgate") {
+					t.Error(err)
+				}
+				if err := d.write(ctx, token-1, "9"); !errors.Is(err, fence.ErrStale) {
+					t.Errorf("between two of token %d: %v", token, err)
+				}
+				token++
+			}
+		}
+		if got, err := d.read(ctx, fence.Claim{Token: token}); got != "10" || err != nil {
+			t.Error(got, err)
+		}
+	})
+}
+
+type doer = func(context.Context, *sql.DB, string, fence.Token, func(*sql.Tx) error) error
+
+// TestSQLRollback: if the transaction cannot go on after work has failed, all of
+// it is undone, and the error says so. The rows of one resource do not open
+// another.
+func TestSQLRollback(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d database) {
+		failure := errors.New("changed my mind")
+		ctx, cancel := context.WithCancel(bounded(t))
+		for what, end := range map[string]func(*sql.Tx){
+			"the context ends":     func(*sql.Tx) { cancel() },
+			"work ends it":         func(tx *sql.Tx) { _ = tx.Rollback() },
+			"the connection fails": func(tx *sql.Tx) { _, _ = tx.Exec("SELECT pg_terminate_backend(pg_backend_pid())") },
+		} {
+			if d.name != "postgresql" && what == "the connection fails" {
+				continue
+			}
+			err := d.gate.Do(ctx, d.db, "stock", 9, func(tx *sql.Tx) error { end(tx); return failure })
+			if !errors.Is(err, failure) || !strings.Contains(err.Error(), "keep open") {
+				t.Errorf("%s: %v", what, err)
+			}
+			ctx, cancel = context.WithCancel(bounded(t))
+			if err := d.write(ctx, 5, "10"); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		cancel()
+		ctx = bounded(t)
 		if err := d.gate.Do(ctx, d.db, "another", 9, func(*sql.Tx) error { return nil }); err != nil {
 			t.Fatal(err)
 		}

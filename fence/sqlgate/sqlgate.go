@@ -7,8 +7,9 @@
 // transaction that has opened the gate keeps all others of the same resource
 // waiting until it ends, readers included, so it had better be short; and what
 // it read is good until then, or, if it commits, as long as the token is not
-// refused. After a rollback, also of a transaction that only read, nothing
-// is protected: the gate may be as before. It does not protect what is done
+// refused. After a rollback of the whole transaction, also of one that only read,
+// nothing is protected: the gate may be as before, and what was read is to be
+// read again. Do avoids that where work fails. It does not protect what is done
 // without the gate or outside the database. Several transactions are not one:
 // a holder that fails between two leaves what the first one did. A transaction
 // that needs several resources opens all of them first, in a fixed order.
@@ -106,6 +107,13 @@ func dollars(query string) string {
 // caller finds out, with errors.As, whether to try again: serialization failures
 // and deadlocks. ctx is for the whole; give it the lease's context, and the
 // transaction is rolled back when the lease ends.
+//
+// If work returns an error, Do returns it as it is, undoes what work did and
+// commits the opening: what work read stays good for the next Do. If that cannot
+// be done (ctx has ended, work has ended the transaction, the connection is lost),
+// the whole is rolled back, and the error is one of this package that wraps both.
+// After it, after any other error of this package, and after a panic of work,
+// the gate may be as before.
 func (g *Gate) Do(ctx context.Context, db *sql.DB, resource string, token fence.Token, work func(tx *sql.Tx) error) error {
 	return g.do(ctx, db, resource, fence.Claim{Token: token}, work)
 }
@@ -141,10 +149,27 @@ func (g *Gate) do(ctx context.Context, db *sql.DB, resource string, c fence.Clai
 	if err := g.open(ctx, tx, resource, c); err != nil {
 		return err
 	}
+	// An older holder must not get in between two transactions of this one only
+	// because the first ended in an error: it may have read.
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT redlock_gate"); err != nil {
+		return failed("open", resource, err)
+	}
 	if err := work(tx); err != nil {
+		if lost := undo(ctx, tx); lost != nil {
+			return fmt.Errorf("%w (sqlgate: keep open %q: %w)", err, resource, lost)
+		}
 		return err
 	}
 	return failed("commit", resource, tx.Commit())
+}
+
+// undo takes back what was done since the gate was opened, and commits the
+// opening.
+func undo(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT redlock_gate"); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // open leaves no transaction behind that is usable and has not opened the gate:
