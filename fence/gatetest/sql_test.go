@@ -248,6 +248,43 @@ func TestSQLFailedWork(t *testing.T) {
 	})
 }
 
+// TestSQLSharedIsReadOnly: PostgreSQL itself refuses that a reader writes, and the
+// opening is committed all the same.
+func TestSQLSharedIsReadOnly(t *testing.T) {
+	db := postgres(t)
+	ctx := bounded(t)
+	if _, err := db.Exec(sqlgate.Schema + "; CREATE TABLE stock (value TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	gate := sqlgate.New(nil)
+	for i, statements := range [][]string{{"INSERT INTO stock VALUES ('9')"}, {"SET TRANSACTION READ WRITE", "INSERT INTO stock VALUES ('9')"}} {
+		token := fence.Token(6 + i)
+		err := gate.DoShared(ctx, db, "stock", token, func(tx *sql.Tx) (err error) {
+			for _, s := range statements {
+				if _, err = tx.ExecContext(ctx, s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !hasCode(err, "25") {
+			t.Errorf("%q: %v", statements, err)
+		}
+		if err := gate.Do(ctx, db, "stock", token, func(*sql.Tx) error { return nil }); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("after %q: %v", statements, err)
+		}
+	}
+	// The connection is as before for whoever gets it next.
+	db.SetMaxOpenConns(1)
+	read := func(tx *sql.Tx) error { return tx.QueryRow("SELECT count(*) FROM stock").Scan(new(int)) }
+	if err := gate.DoShared(ctx, db, "stock", 8, read); err != nil {
+		t.Error(err)
+	}
+	if _, err := db.Exec("INSERT INTO stock VALUES ('10')"); err != nil {
+		t.Error(err)
+	}
+}
+
 type doer = func(context.Context, *sql.DB, string, fence.Token, func(*sql.Tx) error) error
 
 // TestSQLRollback: if the transaction cannot go on after work has failed, all of

@@ -37,7 +37,8 @@ const Schema = `CREATE TABLE IF NOT EXISTS redlock_gate (
 	opened          BIGINT       NOT NULL
 )`
 
-// Placeholders are how a database writes the arguments of a statement.
+// Placeholders are how a database writes the arguments of a statement. Dollar
+// stands for the dialect of PostgreSQL as well: see DoShared.
 type Placeholders uint8
 
 // The kinds of placeholders.
@@ -62,6 +63,7 @@ type Options struct {
 // databases of a kind.
 type Gate struct {
 	openExclusive, openShared, look, insert string
+	readOnly                                string // for the rest of a transaction; may be empty
 }
 
 // New returns a gate. It does not touch the database.
@@ -84,6 +86,7 @@ func New(o *Options) *Gate {
 		for _, s := range []*string{&g.openExclusive, &g.openShared, &g.look, &g.insert} {
 			*s = dollars(*s)
 		}
+		g.readOnly = "SET TRANSACTION READ ONLY"
 	}
 	if o.Insert != "" {
 		g.insert = o.Insert
@@ -118,8 +121,10 @@ func (g *Gate) Do(ctx context.Context, db *sql.DB, resource string, token fence.
 	return g.do(ctx, db, resource, fence.Claim{Token: token}, work)
 }
 
-// DoShared is Do for the holder of a shared lease. work must only read: nothing
-// else stops it.
+// DoShared is Do for the holder of a shared lease. work must only read.
+// PostgreSQL refuses what writes or locks rows, the opening of another gate
+// included: the transaction is read-only once the gate is open. On other databases
+// nothing stops work.
 func (g *Gate) DoShared(ctx context.Context, db *sql.DB, resource string, token fence.Token, work func(tx *sql.Tx) error) error {
 	return g.do(ctx, db, resource, fence.Claim{Token: token, Shared: true}, work)
 }
@@ -153,6 +158,11 @@ func (g *Gate) do(ctx context.Context, db *sql.DB, resource string, c fence.Clai
 	// because the first ended in an error: it may have read.
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT redlock_gate"); err != nil {
 		return failed("open", resource, err)
+	}
+	if c.Shared && g.readOnly != "" {
+		if _, err := tx.ExecContext(ctx, g.readOnly); err != nil {
+			return failed("open", resource, err)
+		}
 	}
 	if err := work(tx); err != nil {
 		if lost := undo(ctx, tx); lost != nil {
