@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,8 +150,11 @@ func TestRedisReplies(t *testing.T) {
 		{"HGETALL h:{x}", "[a 1 b 2]"},
 		{"HMGET h:{x} a none b", "[1 <nil> 2]"},
 		{"INCR h:{x}", "WRONGTYPE"},
-		{"NOSUCH {x}", "Unknown Redis command"},
-		{"DEL h:{x}", "1"},
+		{"NOSUCH {x}", "is not known"},
+		{"DEL redlock-gate:{x}", "keeps its tokens"},
+		{"MSET a:{x} 1 b:{x} 2", "OK"},
+		{"MGET a:{x} b:{x} c:{x}", "[1 2 <nil>]"},
+		{"DEL h:{x} a:{x} b:{x}", "3"},
 	} {
 		args := strings.Fields(test.command)
 		v, err := w.Do(ctx, args[0], args[1], args[2:]...)
@@ -160,6 +165,79 @@ func TestRedisReplies(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.command, got, test.want)
 		}
 	}
+}
+
+// recorder is a redisgate.Conn that says whether a command was let through.
+type recorder struct{ sent bool }
+
+func (r *recorder) Do(context.Context, ...string) (any, error) {
+	r.sent = true
+	return []any{"ok", "0"}, nil
+}
+
+// TestRedisKeysOfCommands: what the server itself takes for keys are the keys that
+// the gate checks, for every command that the server has.
+func TestRedisKeysOfCommands(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	c := redis(t)
+	reply, err := c.Do(ctx, "COMMAND", "LIST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := new(recorder)
+	g, err := redisgate.New(r, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := redisWriter(t, g, 5)
+	through, refused := make(map[string]bool), make(map[string]bool)
+	for _, name := range reply.([]any) {
+		command := name.(string)
+		for _, args := range argLists() {
+			reply, err := c.Do(ctx, append([]string{"COMMAND", "GETKEYS", command, "{x}"}, args...)...)
+			keys, _ := reply.([]any)
+			r.sent = false
+			_, refusal := w.Do(ctx, command, "{x}", args...)
+			switch {
+			case r.sent && err != nil && strings.Contains(err.Error(), "no key arguments"):
+				t.Errorf("%s has no keys", command)
+			case err != nil: // the arguments are wrong
+			case r.sent && slices.Contains(keys, any("2")):
+				t.Errorf("%s {x} %q: the server takes other keys: %q", command, args, keys)
+			case r.sent:
+				through[command] = true
+			case !errors.Is(refusal, redisgate.ErrBadKey):
+				t.Error(refusal)
+			case !slices.Contains(keys, any("2")):
+				refused[command] = true
+			}
+		}
+	}
+	for command := range through {
+		delete(refused, command)
+	}
+	t.Logf("%d commands may be used; not these, which take a key of the gate: %v", len(through), slices.Sorted(maps.Keys(refused)))
+	for _, command := range []string{"hincrby", "mset", "zunionstore", "rename", "del"} {
+		if !through[command] {
+			t.Errorf("%s may not be used", command)
+		}
+	}
+}
+
+// argLists are arguments to come after the first key: "2" is a number, of keys for
+// instance, and no key of the gate; {x} is one.
+func argLists() (lists [][]string) {
+	for length := range 8 {
+		for mask := range 1 << min(length, 3) {
+			var args []string
+			for i := range length {
+				args = append(args, []string{"2", "{x}"}[mask>>i&1])
+			}
+			lists = append(lists, args)
+		}
+	}
+	return lists
 }
 
 // TestRedisReadersDoNotWrite: the server itself refuses it.

@@ -19,6 +19,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"example.com/redlock/fence"
@@ -32,8 +33,9 @@ type Conn interface {
 	Do(ctx context.Context, args ...string) (any, error)
 }
 
-// ErrBadKey: a key, or a tag, that the gate cannot guard.
-var ErrBadKey = errors.New("redisgate: the key is not one of this gate")
+// ErrBadKey: a key, a tag, or a command with its keys, that the gate cannot
+// guard. Nothing was sent.
+var ErrBadKey = errors.New("redisgate: not a key of this gate")
 
 //go:embed scripts/open.lua
 var openScript string
@@ -84,10 +86,14 @@ type Writer struct{ pass pass }
 
 // Do carries out one command and returns its reply, as Conn gives it, a status
 // included: Do(ctx, "HINCRBY", "stock:{42}", "apples", "-3"). It must be a
-// command with one key, right after its name. If the token is stale by now,
+// command of Redis with a key right after its name, and one of which this package
+// knows where all keys are: of those that Redis 7 lets scripts call, all but COPY,
+// MOVE, SORT, SORT_RO, GEORADIUS and GEORADIUSBYMEMBER (use GEOSEARCH), SPUBLISH,
+// those that wait, as BLPOP, and those of modules. If the token is stale by now,
 // nothing is done and the error is a *fence.StaleError; fence.ErrNotOpen if the
-// server has forgotten the tokens; ErrBadKey if the key does not have the tag. After
-// another error the command may or may not have been carried out.
+// server has forgotten the tokens; ErrBadKey if the command is another one, or a
+// key does not have the tag or is the gate's own. After another error the command
+// may or may not have been carried out.
 func (w *Writer) Do(ctx context.Context, command, key string, args ...string) (any, error) {
 	return w.pass.do(ctx, "EVAL", command, key, args)
 }
@@ -127,10 +133,12 @@ func (p pass) open(ctx context.Context) error {
 }
 
 func (p pass) do(ctx context.Context, eval, command, key string, args []string) (any, error) {
-	if tag, ok := hashTag(key); !ok || tag != p.gate.tag {
-		return nil, fmt.Errorf("%w: %q does not have the hash tag {%s}", ErrBadKey, key, p.gate.tag)
+	keys, err := p.keys(command, key, args)
+	if err != nil {
+		return nil, err
 	}
-	all := append([]string{eval, doScript, "2", p.key(), key, p.mode(), p.claim.Token.String(), command}, args...)
+	all := append([]string{eval, doScript, strconv.Itoa(1 + len(keys)), p.key()}, keys...)
+	all = append(append(all, p.mode(), p.claim.Token.String(), command), args...)
 	reply, err := p.gate.conn.Do(ctx, all...)
 	if err != nil {
 		return nil, fmt.Errorf("redisgate: %s %q: %w", command, key, err)
