@@ -45,6 +45,11 @@ type Store interface {
 	// exclusive one is alone. The error is fence.ErrStale if resource was opened
 	// with a token that goes before this one, also while Enter waited; or
 	// ctx.Err(). Enter is called from any goroutine.
+	//
+	// In a Store that is to survive a restart the opening must be durable before
+	// Enter returns. In a transaction that is committed only when leave is called
+	// it is lost if the process dies meanwhile, and the handler's doings stay: a
+	// late holder would be let in to them.
 	Enter(ctx context.Context, resource string, claim fence.Claim) (leave func(), err error)
 }
 
@@ -96,12 +101,12 @@ func New(name func(*http.Request) string, o *Options) (*Gate, error) {
 // and the method is none that only reads, 500 if the store fails.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		claim, status, err := g.claim(r)
+		name := g.name(r) // once: what is checked is what is entered
+		claim, status, err := g.claim(r, name)
 		if err != nil {
 			g.refuse(w, r, status, err)
 			return
 		}
-		name := g.name(r)
 		leave, err := g.o.Store.Enter(r.Context(), name, claim)
 		if err != nil {
 			status = http.StatusInternalServerError
@@ -120,8 +125,9 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// claim reads what r shows, or says with which status it is refused.
-func (g *Gate) claim(r *http.Request) (c fence.Claim, status int, err error) {
+// claim reads what r shows, or says with which status it is refused. want is the
+// lock that guards what r is about.
+func (g *Gate) claim(r *http.Request, want string) (c fence.Claim, status int, err error) {
 	key, err1 := single(r.Header, KeyHeader)
 	token, err2 := single(r.Header, FenceHeader)
 	mode, err3 := single(r.Header, ModeHeader)
@@ -131,7 +137,6 @@ func (g *Gate) claim(r *http.Request) (c fence.Claim, status int, err error) {
 	if key == "" || token == "" {
 		return c, g.o.MissingStatus, fmt.Errorf("httpgate: a request needs the headers %s and %s", KeyHeader, FenceHeader)
 	}
-	want := g.name(r)
 	if got, err := decodeName(key); err != nil || got != want || want == "" {
 		return c, http.StatusBadRequest, fmt.Errorf("httpgate: %s is %q, but what the request is about is guarded by %q",
 			KeyHeader, key, encodeName(want))

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -220,6 +222,113 @@ func TestRefusals(t *testing.T) {
 	}
 	if len(told) != refused {
 		t.Errorf("OnRefuse was told of %d of %d", len(told), refused)
+	}
+}
+
+// through is a RoundTripper that somebody put around another.
+type through struct{ http.RoundTripper }
+
+// TestOpenReplacesTheClaim: a client that is opened again sends the new token only,
+// and keeps nothing of the old one.
+func TestOpenReplacesTheClaim(t *testing.T) {
+	var sent http.Header
+	base := &http.Client{Transport: local{http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = r.Header })}}
+	first := httpgate.OpenShared(base, "x", 5)
+	second := httpgate.Open(first, "y", 6)
+	wrapped := &http.Client{Transport: through{first.Transport}}
+	for what, c := range map[string]*http.Client{"opened again": second, "opened again around a wrapper": httpgate.Open(wrapped, "y", 6)} {
+		if _, err := call(c, "GET", ""); err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range map[string]string{httpgate.KeyHeader: "y", httpgate.FenceHeader: "6", httpgate.ModeHeader: "exclusive"} {
+			if got := sent.Values(key); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s: %s is %q", what, key, got)
+			}
+		}
+	}
+	plain := &http.Client{Transport: local{&store{}}}
+	if !reflect.DeepEqual(httpgate.Open(httpgate.Open(plain, "x", 5), "y", 6), httpgate.Open(plain, "y", 6)) {
+		t.Error("claims are stacked")
+	}
+	if _, err := call(first, "GET", ""); err != nil || sent.Get(httpgate.FenceHeader) != "5" {
+		t.Error("the first client has changed:", sent, err)
+	}
+}
+
+// TestClaimsDoNotPassThroughContexts: a handler in this process that makes a
+// request with the context of its own sends the claim of the client that it uses.
+func TestClaimsDoNotPassThroughContexts(t *testing.T) {
+	var sent http.Header
+	inner := &http.Client{Transport: local{http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = r.Header })}}
+	outer := &http.Client{Transport: local{http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		again, err := http.NewRequestWithContext(r.Context(), "GET", "http://stock.example/", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		resp, err := httpgate.Open(inner, "y", 6).Do(again)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = resp.Body.Close()
+	})}}
+	if _, err := call(httpgate.Open(outer, "x", 5), "GET", ""); err != nil {
+		t.Fatal(err)
+	}
+	if sent.Get(httpgate.KeyHeader) != "y" || sent.Get(httpgate.FenceHeader) != "6" {
+		t.Error(sent)
+	}
+}
+
+// TestRefusedWithoutRequest: there are RoundTrippers, and tests, that do not say
+// which request a response is for.
+func TestRefusedWithoutRequest(t *testing.T) {
+	h := newGate(t, "x", nil).Handler(&store{})
+	bare := &http.Client{Transport: noRequest{local{h}}}
+	if resp, err := httpgate.Open(bare, "x", 6).Get("http://stock.example/"); err != nil || httpgate.Refused(resp) != nil {
+		t.Fatal(resp, err)
+	}
+	resp, err := httpgate.Open(bare, "x", 5).Get("http://stock.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, ok := errors.AsType[*fence.StaleError](httpgate.Refused(resp))
+	if !ok || stale.Seen.Token != 6 || stale.Claim.Token != 5 || stale.Resource != "x" {
+		t.Errorf("the client of Open: %+v", stale)
+	}
+	resp.Request = nil
+	stale, ok = errors.AsType[*fence.StaleError](httpgate.Refused(resp))
+	if !ok || stale.Seen.Token != 6 {
+		t.Errorf("another: %+v", stale)
+	}
+}
+
+type noRequest struct{ http.RoundTripper }
+
+func (n noRequest) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Request = nil
+	}
+	return resp, err
+}
+
+// TestNameIsAskedOnce: what was checked is what is entered.
+func TestNameIsAskedOnce(t *testing.T) {
+	asked := 0
+	g, err := httpgate.New(func(*http.Request) string {
+		asked++
+		return fmt.Sprint("lock ", asked)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(httpgate.Open(&http.Client{Transport: local{g.Handler(&store{})}}, "lock 1", 5), "GET", ""); err != nil {
+		t.Error(err)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
 	}
 }
 
