@@ -441,8 +441,8 @@ func TestSQLContextEnds(t *testing.T) {
 	}
 }
 
-// sqlStore is a Store of httpgate that survives a restart: a request is inside
-// as long as its transaction is open.
+// sqlStore is a Store of httpgate that survives a restart: a first transaction
+// opens the gate for good, and a request is inside as long as a second one is open.
 type sqlStore struct{ d database }
 
 func (s sqlStore) Enter(ctx context.Context, resource string, c fence.Claim) (func(), error) {
@@ -450,6 +450,9 @@ func (s sqlStore) Enter(ctx context.Context, resource string, c fence.Claim) (fu
 	do := s.d.gate.Do
 	if c.Shared {
 		do = s.d.gate.DoShared
+	}
+	if err := do(ctx, s.d.db, resource, c.Token, func(*sql.Tx) error { return nil }); err != nil {
+		return nil, err
 	}
 	go func() {
 		done <- do(ctx, s.d.db, resource, c.Token, func(*sql.Tx) error {
@@ -475,7 +478,14 @@ func TestHTTPGateOnSQL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return httptest.NewServer(g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			return httptest.NewServer(g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				// The process may die here: what another transaction sees stays.
+				var durable fence.Token
+				claim, _ := httpgate.ClaimOf(r.Context())
+				err := d.db.QueryRow("SELECT exclusive_token FROM redlock_gate").Scan(&durable)
+				if err != nil || durable != claim.Token {
+					t.Errorf("%v has entered, and the token that would survive is %d, %v", claim, durable, err)
+				}
 				_, _ = io.WriteString(w, "done")
 			})))
 		}
