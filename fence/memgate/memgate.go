@@ -28,8 +28,12 @@ func New[T any](value T) *Gate[T] { return &Gate[T]{value: value} }
 
 // Open opens the gate for the holder of an exclusive lease. From then on older
 // tokens are refused. The error is a *fence.StaleError if the gate was opened
-// with a token that goes before this one, or fence.ErrBadToken.
-func (g *Gate[T]) Open(_ context.Context, token fence.Token) (*Writer[T], error) {
+// with a token that goes before this one, fence.ErrBadToken, or ctx.Err(): then
+// the gate is as before.
+func (g *Gate[T]) Open(ctx context.Context, token fence.Token) (*Writer[T], error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	w := &Writer[T]{g, fence.Claim{Token: token}}
 	if err := g.turn.Open(w.claim); err != nil {
 		return nil, err
@@ -39,7 +43,10 @@ func (g *Gate[T]) Open(_ context.Context, token fence.Token) (*Writer[T], error)
 
 // OpenShared opens the gate for the holder of a shared lease, which may read
 // beside others. Its errors are those of Open.
-func (g *Gate[T]) OpenShared(_ context.Context, token fence.Token) (*Reader[T], error) {
+func (g *Gate[T]) OpenShared(ctx context.Context, token fence.Token) (*Reader[T], error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	r := &Reader[T]{g, fence.Claim{Token: token, Shared: true}}
 	if err := g.turn.Open(r.claim); err != nil {
 		return nil, err

@@ -194,6 +194,21 @@ func TestReadersShareAndWaitsEnd(t *testing.T) {
 	})
 }
 
+// TestOpenWithContextThatHasEnded: it is refused, and the gate is as before.
+func TestOpenWithContextThatHasEnded(t *testing.T) {
+	g := memgate.New(10)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err1 := g.Open(ended, 6)
+	_, err2 := g.OpenShared(ended, 6)
+	if !errors.Is(err1, context.Canceled) || !errors.Is(err2, context.Canceled) {
+		t.Error(err1, err2)
+	}
+	if _, err := g.Open(t.Context(), 5); err != nil {
+		t.Error(err)
+	}
+}
+
 func wantIs(err, target error) error {
 	if errors.Is(err, target) {
 		return nil
