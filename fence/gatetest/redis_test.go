@@ -4,9 +4,12 @@ package gatetest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +17,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"example.com/redlock/fence"
+	"example.com/redlock/fence/filegate"
 	"example.com/redlock/fence/internal/gatemodel"
 	"example.com/redlock/fence/redisgate"
+	"example.com/redlock/fence/sqlgate"
 	"example.com/redlock/testkit/redisserver"
 )
 
@@ -309,5 +314,61 @@ func TestRedisDamagedGate(t *testing.T) {
 	}
 	if _, err := top.Do(ctx, "GET", "{x}"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTooLargeTokenIsTakenBack: what docs/gates.md tells an operator to do. Late
+// holders stay out, and the next one gets in.
+func TestTooLargeTokenIsTakenBack(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	c, db, path := redis(t), sqlite(t), filepath.Join(t.TempDir(), "stock")
+	if _, err := db.Exec(sqlgate.Schema); err != nil {
+		t.Fatal(err)
+	}
+	inRedis, inSQL, inFile := redisGate(t, c, "x"), sqlgate.New(&sqlgate.Options{Placeholders: sqlgate.Question}), filegate.New(path)
+	open := map[string]func(fence.Token, bool) error{
+		"redis": func(token fence.Token, shared bool) (err error) {
+			if shared {
+				_, err = inRedis.OpenShared(ctx, token)
+			} else {
+				_, err = inRedis.Open(ctx, token)
+			}
+			return err
+		},
+		"sql": func(token fence.Token, shared bool) error {
+			do := inSQL.Do
+			if shared {
+				do = inSQL.DoShared
+			}
+			return do(ctx, db, "x", token, func(*sql.Tx) error { return nil })
+		},
+		"file": func(token fence.Token, shared bool) (err error) {
+			if shared {
+				_, err = inFile.OpenShared(ctx, token)
+			} else {
+				_, err = inFile.Open(ctx, token)
+			}
+			return err
+		},
+	}
+	for what, open := range open {
+		if err := errors.Join(open(1_000_000, false), open(2_000_000, true)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err1 := c.Do(ctx, "HSET", "redlock-gate:{x}", "exclusive", "33", "shared", "0")
+	_, err2 := db.Exec("UPDATE redlock_gate SET exclusive_token = 33, shared_token = 0 WHERE resource = 'x'")
+	err3 := os.WriteFile(path+".gate", []byte("exclusive 33\nshared 0\n"), 0o600)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	for what, open := range open {
+		if err := open(32, false); !errors.Is(err, fence.ErrStale) {
+			t.Errorf("%s: a late holder: %v", what, err)
+		}
+		if err := errors.Join(open(33, false), open(34, true), open(35, false)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

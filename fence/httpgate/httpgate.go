@@ -72,7 +72,8 @@ type Gate struct {
 
 // New returns a gate. name tells which lock guards what a request is about; a
 // request that names another one, or for which name returns "", is refused. So a
-// client cannot get in with the token of some other lock.
+// client cannot get in with the token of some other lock. One gate, or one Store,
+// must be in front of all handlers of a resource, those that only read included.
 func New(name func(*http.Request) string, o *Options) (*Gate, error) {
 	g := &Gate{name: name}
 	if o != nil {

@@ -54,7 +54,9 @@ func (g *Gate[T]) OpenShared(ctx context.Context, token fence.Token) (*Reader[T]
 	return r, nil
 }
 
-// Writer is an opened gate that one may read and write through.
+// Writer is an opened gate that one may read and write through. It is for one
+// lease, and needs no closing. Goroutines that share it, or the token, are let in
+// alike: nothing keeps another's write out between a read and a write of one.
 type Writer[T any] struct {
 	gate  *Gate[T]
 	claim fence.Claim

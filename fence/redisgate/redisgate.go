@@ -81,7 +81,9 @@ func (g *Gate) OpenShared(ctx context.Context, token fence.Token) (*Reader, erro
 	return &Reader{p}, nil
 }
 
-// Writer is an opened gate that one may read and write through.
+// Writer is an opened gate that one may read and write through. It is for one
+// lease, and needs no closing. Goroutines that share it, or the token, are let in
+// alike: nothing keeps another's write out between a read and a write of one.
 type Writer struct{ pass pass }
 
 // Do carries out one command and returns its reply, as Conn gives it, a status
