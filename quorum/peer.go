@@ -94,7 +94,7 @@ func (p *peer) submit(t *task) error {
 func (p *peer) unavailable(now core.Instant, t *task) error {
 	refusal := p.backend.review(p.refusal)
 	switch {
-	case p.quarantine != nil && !p.quarantine.serves(t.op.Kind):
+	case p.ready && p.quarantine != nil && !p.quarantine.serves(t.op.Kind):
 		return p.quarantine.err(p.backend.clock.Awake())
 	case p.steady.Suspect(now) > 0:
 		return p.unsteady(now)

@@ -189,7 +189,8 @@ func (p *peer) watch(ctx context.Context) {
 	reply, err := p.claim(ctx, q)
 	switch {
 	case err != nil:
-		// The next time, or whoever greets the node, will say more.
+		// It may have died: then it is no quarantine that it is waited for.
+		p.recheck()
 	case !reply.Known:
 		p.recheck()
 	case q.over(p):
