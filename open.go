@@ -110,8 +110,9 @@ type InitOptions = backend.InitOptions
 
 // Init declares new nodes: blank ones take this Locker's configuration, and vote
 // from now on. A blank node among others that are in use has lost its memory, as
-// far as can be told: it is put in quarantine, and votes when that is over. The
-// error joins those of nodes that do not vote.
+// far as can be told, and one among others that do not answer may have: it is put
+// in quarantine, and votes when that is over. The error joins those of nodes that do
+// not vote.
 func (lk *Locker) Init(ctx context.Context, o *InitOptions) ([]NodeState, error) {
 	if o == nil {
 		o = &InitOptions{}

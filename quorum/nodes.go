@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"example.com/redlock/backend"
@@ -16,31 +17,49 @@ func (b *Backend) Nodes(ctx context.Context) []backend.NodeState {
 }
 
 // Init implements backend.Backend. It looks first: a blank node among others that
-// have records has lost its own, as far as anybody can tell.
+// have records has lost its own, as far as anybody can tell. One that cannot be
+// asked may have them.
 func (b *Backend) Init(ctx context.Context, o backend.InitOptions) []backend.NodeState {
 	states := b.Nodes(ctx)
 	records := false
+	var silent []string
 	for _, s := range states {
 		records = records || s.HasRecords
+		if s.RunID == "" {
+			silent = append(silent, s.Node)
+		}
 	}
 	states = b.introduceAll(ctx, func(i int) node.Intent {
 		switch {
 		case states[i].Err != nil && states[i].Standing != StandingQuarantined:
 			return node.Look
-		case records:
+		case records, len(silent) > 0:
 			return node.Greet // begins the quarantine of one that is blank
 		}
 		return node.Declare
 	})
 	for i, p := range b.peers {
-		if o.Force && states[i].Standing == StandingQuarantined {
-			states[i] = p.forceVote(ctx)
+		s := &states[i]
+		switch {
+		case s.Standing != StandingQuarantined:
+		case o.Force:
+			*s = p.forceVote(ctx)
+		case !records && len(silent) > 0:
+			s.Err = fmt.Errorf("not declared, because it is not known whether %s new, too (force does it): %w", areAll(silent), s.Err)
 		}
-		if (o.Durable || o.Forgetful) && states[i].Err == nil {
-			states[i] = p.vouch(ctx, states[i], o.Durable)
+		if (o.Durable || o.Forgetful) && s.Err == nil {
+			*s = p.vouch(ctx, *s, o.Durable)
 		}
 	}
 	return states
+}
+
+// areAll names the nodes of a sentence.
+func areAll(nodes []string) string {
+	if len(nodes) == 1 {
+		return nodes[0] + " is"
+	}
+	return strings.Join(nodes, ", ") + " are"
 }
 
 // introduceAll says hello to all nodes, with the intent for each.

@@ -25,9 +25,10 @@ from then on. Nodes that have the same configuration are left alone; another
 configuration is a mismatch, exit code 78.
 
 A blank node among others that are in use has lost its memory, as far as can be
-told, and may have forgotten locks that are still held: it is put in quarantine,
-and votes by itself when that is over. With --force it votes at once; then make
-sure yourself that nobody holds a lock that it granted.
+told, and may have forgotten locks that are still held; so may one among others
+that do not answer. It is put in quarantine, and votes by itself when that is
+over. With --force it votes at once; then make sure yourself that nobody holds a
+lock that it granted.
 
 With --durable the nodes are marked as ones that forget nothing, so that a restart
 costs them no quarantine. That takes appendonly yes and appendfsync always, which

@@ -125,9 +125,20 @@ func openAsIs(t testing.TB, urls []string, o *redlock.Options) *redlock.Locker {
 	lk := openBlank(t, urls, o)
 	conf := fmt.Sprint(t.Name(), urls, o.Namespace, o.Cluster, o.PlainKeys, o.MaxTTL, o.Quorum)
 	if _, known := declared.LoadOrStore(conf, true); !known {
-		_, _ = lk.Init(t.Context(), nil) // some nodes may be made not to vote
+		declare(t, lk)
 	}
 	return lk
+}
+
+// declare declares those nodes that are new. Some may be made not to vote, or not to
+// answer: then it takes force.
+func declare(t testing.TB, lk *redlock.Locker) {
+	t.Helper()
+	records := false
+	for _, s := range lk.Nodes(t.Context()) {
+		records = records || s.HasRecords
+	}
+	_, _ = lk.Init(t.Context(), &redlock.InitOptions{Force: !records})
 }
 
 // declared has the configurations that were opened, by test.
