@@ -201,7 +201,9 @@ func background(ns *nodes, start, stop []string, which ...int) func() {
 func TestF21LoadingServer(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
-	lk := ns.open(&redlock.Options{ConnectWait: 500 * time.Millisecond})
+	o := shortOptions() // they are in quarantine then
+	o.ConnectWait = 500 * time.Millisecond
+	lk := ns.open(o)
 	warm(t, lk)
 	for i := range 3 {
 		ns.text(i, "EVAL", "for i = 1, 2000 do redis.call('SET', 'filler' .. i, string.rep('x', 100)) end return 'ok'", "0")

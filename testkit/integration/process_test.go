@@ -15,6 +15,7 @@ import (
 func TestB26AHolderThatWasStopped(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3)
+	rival := ns.open(nil) // declares the nodes
 	holder, out := ns.spawn(roleHold)
 	first, err := strconv.ParseUint(line(t, out), 10, 64)
 	if err != nil {
@@ -23,7 +24,7 @@ func TestB26AHolderThatWasStopped(t *testing.T) {
 	if err := holder.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	l := take(t, ns.open(nil), "x", &redlock.AcquireOptions{TTL: longTTL})
+	l := take(t, rival, "x", &redlock.AcquireOptions{TTL: longTTL})
 	if uint64(l.Token()) <= first {
 		t.Errorf("token %d after %d", l.Token(), first)
 	}
@@ -42,6 +43,7 @@ func TestB26AHolderThatWasStopped(t *testing.T) {
 func TestB78NoSHA1(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3)
+	ns.open(nil) // declares the nodes
 	_, out := ns.spawn(roleCycle, "GODEBUG=fips140=only")
 	if got := line(t, out); got != "done" {
 		t.Error(got)

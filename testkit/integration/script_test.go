@@ -76,6 +76,7 @@ func (ns *nodes) monitor(i int) *bufio.Reader {
 func TestB35KilledClientsLeaveNothingForEver(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3)
+	ns.open(nil) // declares the nodes
 	for range 12 {
 		cmd, out := ns.spawn(roleChurn)
 		if text := line(t, out); text != "going" {
