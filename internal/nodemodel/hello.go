@@ -65,8 +65,20 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 			reply.Need = int64(number)
 		}
 	}
-	if reply.Changed && h.Intent != node.Look {
-		n.Set(key, Value{Text: reply.Guard})
+	if h.Intent != node.Look {
+		n.take(h, &reply, next, need)
+	}
+	if reply.Standing == node.StandingQuarantined {
+		reply.Credit = n.credit(h.Keys, next.Nonce)
+		reply.Kept = n.kept(h.Keys) && !reply.Changed
+	}
+	return reply
+}
+
+// take stores what a hello that is no look has come to.
+func (n *Node) take(h node.Hello, reply *node.HelloReply, next node.Guard, need string) {
+	if reply.Changed {
+		n.Set(h.Keys.Guard(), Value{Text: reply.Guard})
 		n.Delete(h.Keys.Quarantine())
 		if next.Nonce != "" {
 			n.setCredit(h.Keys, next.Nonce, 0)
@@ -74,19 +86,17 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 			n.setIf(h.Keys, wasField, reply.Was)
 		}
 	}
-	if reply.Standing == node.StandingOK && h.Intent == node.Vouch {
+	if reply.Standing != node.StandingOK {
+		return
+	}
+	switch h.Intent {
+	case node.Vouch:
 		n.Set(h.Keys.Durable(), Value{Text: "1"})
 		reply.Durable = true
-	}
-	if reply.Standing == node.StandingOK && h.Intent == node.Unvouch {
+	case node.Unvouch:
 		n.Delete(h.Keys.Durable())
 		reply.Durable = false
 	}
-	if reply.Standing == node.StandingQuarantined {
-		reply.Credit = n.credit(h.Keys, next.Nonce)
-		reply.Kept = n.kept(h.Keys) && !reply.Changed
-	}
-	return reply
 }
 
 // Watch takes in how long a client has watched a quarantine, and lifts it if the
