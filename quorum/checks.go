@@ -299,8 +299,12 @@ func checkConfiguration(f *facts, n *nodeFacts) backend.Finding {
 	case "", node.StandingNew:
 		return unknown
 	case node.StandingMismatch:
-		return fails(f.backend.mismatch(n.last.reply.Guard),
-			"give all clients of these nodes the same list, quorum, max-ttl and kind of keys; if only the addresses are written differently, set cluster")
+		err := f.backend.mismatch(n.last.reply.Guard)
+		if isOutdated(err) {
+			return fails(err, "a change of configuration has passed the node by: run redlock init --reconfigure again")
+		}
+		return fails(err, "give all clients of these nodes the same list, quorum, max-ttl and kind of keys (redlock init --reconfigure "+
+			"changes those of the nodes); if only the addresses are written differently, set cluster")
 	}
 	if n.blank {
 		return unknown
@@ -349,15 +353,14 @@ func checkQuarantine(f *facts, n *nodeFacts) backend.Finding {
 	}
 	remedy := waitOut
 	switch {
+	case n.fenced:
+		remedy = "see whether somebody is at it; if not, run redlock init --reconfigure again"
 	case n.blank:
 		remedy = f.blankRemedy(n)
 	case n.left == 0 && f.cfg.CounterOnly:
 		remedy = "too few nodes can tell the tokens given out, and counter-only is set: mend the other nodes"
 	}
-	v := fails(&quarantinedError{blank: n.blank, left: n.left}, remedy)
-	if n.last.reply.Kept {
-		v.Text = strings.Replace(v.Text, "restarted, or was given other data", "reconfigured", 1)
-	}
+	v := fails(n.quarantined, remedy)
 	if n.last.reply.Changed {
 		v.Text += " after the first client has met it"
 	}

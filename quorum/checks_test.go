@@ -71,21 +71,23 @@ func TestQuarantineSaysWhyAndWhatToDo(t *testing.T) {
 	conf := node.Conf{Protocol: node.ProtocolVersion, N: 1, Q: 1, MaxTTL: 30_000}
 	guard := node.Guard{Life: "r", Nonce: "n", Conf: conf.String()}.String()
 	for _, test := range []struct {
-		kept, changed, blank, counterOnly bool
-		left                              time.Duration
-		text, remedy                      string
+		changed, blank, fenced, counterOnly bool
+		err                                 error
+		left                                time.Duration
+		text, remedy                        string
 	}{
 		{left: 1500 * time.Millisecond, text: "restarted, or was given other data; votes in 1.5s", remedy: waitOut},
-		{kept: true, left: time.Second, text: "reconfigured; votes in 1s", remedy: waitOut},
 		{changed: true, left: time.Second, text: "restarted, or was given other data; votes in 1s after the first client has met it", remedy: waitOut},
 		{blank: true, left: time.Second, text: "blank: if it is new, declare it with init; votes in 1s", remedy: declare},
 		{counterOnly: true, text: "votes in 0s", remedy: "counter-only is set"},
+		{fenced: true, err: errFenced, text: "run init --reconfigure again", remedy: "run redlock init --reconfigure again"},
 	} {
-		f := &facts{cfg: &Config{CounterOnly: test.counterOnly}}
-		n := &nodeFacts{blank: test.blank, left: test.left}
-		n.last.reply = node.HelloReply{
-			Role: "master", Guard: guard, Standing: node.StandingQuarantined, Kept: test.kept, Changed: test.changed,
+		if test.err == nil {
+			test.err = &quarantinedError{blank: test.blank, left: test.left}
 		}
+		f := &facts{cfg: &Config{CounterOnly: test.counterOnly}}
+		n := &nodeFacts{blank: test.blank, fenced: test.fenced, quarantined: test.err, left: test.left}
+		n.last.reply = node.HelloReply{Role: "master", Guard: guard, Standing: node.StandingQuarantined, Changed: test.changed}
 		f.nodes = []*nodeFacts{n}
 		v := checkQuarantine(f, n)
 		if v.Severity != backend.SeverityFailure || !strings.HasSuffix(v.Text, test.text) || !strings.Contains(v.Remedy, test.remedy) {

@@ -34,10 +34,11 @@ type nodeFacts struct {
 	first, last look
 	exam        node.ExamReply
 	examErr     error
-	// left is how much longer the node's quarantine lasts, blank whether it has no
-	// configuration.
-	left  time.Duration
-	blank bool
+	// quarantined is why the node does not vote, if it is in quarantine, and left for
+	// how long. blank tells that it has no configuration, fenced that no time ends it.
+	quarantined   error
+	left          time.Duration
+	blank, fenced bool
 }
 
 // look is a hello that changes nothing, and when it was on its way.
@@ -93,6 +94,11 @@ func (b *Backend) gather(ctx context.Context) *facts {
 		wg.Go(func() { f.nodes[i].last = p.look(ctx) })
 	}
 	wg.Wait()
+	for _, n := range f.nodes {
+		if n.last.err == nil && b.unfit(n.last.reply) == nil {
+			b.learn(n.last.reply) // which configuration is in force
+		}
+	}
 	for i, p := range b.peers {
 		f.nodes[i].quarantine(p)
 	}
@@ -112,8 +118,8 @@ func (p *peer) look(ctx context.Context) look {
 // quarantine works out how long the node will not vote.
 func (n *nodeFacts) quarantine(p *peer) {
 	if n.last.err == nil && n.last.reply.Standing == node.StandingQuarantined {
-		q := p.newQuarantine(n.last.reply)
-		n.left, n.blank = q.Left(p.backend.clock.Awake()), q.blank
+		q, now := p.newQuarantine(n.last.reply), p.backend.clock.Awake()
+		n.quarantined, n.left, n.blank, n.fenced = q.err(now), q.Left(now), q.blank, q.fenced
 	}
 }
 

@@ -81,8 +81,9 @@ var ailments = map[string]ailment{
 	"guard is text":     {spoil: does("SET redlock:node hello"), finds: []string{"failure, keys: redlock:node"}},
 	"tokens of another": {spoil: does("SET redlock:tokens x"), finds: []string{"failure, keys: redlock:tokens"}},
 	"credit of another": {spoil: does("SET redlock:quarantine x"), finds: []string{"warning, keys: redlock:quarantine"}},
-	"another MaxTTL":    {spoil: declaredWith("|30000|", "|20000|"), finds: []string{"failure, configuration: max TTL in ms: 30000 here, 20000 on the node"}},
-	"another quorum":    {spoil: declaredWith("|3|2|", "|3|3|"), finds: []string{"failure, configuration: quorum: 2 here, 3 on the node"}},
+	"another MaxTTL":    {spoil: showing(2, "|30000|", "|20000|"), finds: []string{"failure, configuration: max TTL in ms: 30000 here, 20000 on the node"}},
+	"another quorum":    {spoil: showing(2, "|3|2|", "|3|3|"), finds: []string{"failure, configuration: quorum: 2 here, 3 on the node"}},
+	"passed by":         {spoil: passedBy, finds: []string{"failure, configuration: outdated: it has the configuration of epoch 1, others have that of epoch 2"}},
 	"blank":             {spoil: does("FLUSHALL"), finds: []string{"failure, declared: votes in 45.3s"}},
 	"restarted": {third: server("--appendonly", "yes"), spoil: func(_ *testing.T, ns *nodes) string { ns.restart(2); return "" },
 		finds: []string{"failure, quarantine: restarted, or was given other data; votes in 45.3s after the first client has met it"}},
@@ -119,18 +120,25 @@ func wrongPassword(t *testing.T, ns *nodes) string {
 	return "redis://:pw@" + ns.servers[2].Addr()
 }
 
-// declaredWith makes the third node one of other clients' nodes: what it shows is
-// like ours but for a part.
-func declaredWith(ours, theirs string) func(*testing.T, *nodes) string {
+// showing changes a part of the configuration that a node shows.
+func showing(i int, ours, theirs string) func(*testing.T, *nodes) string {
 	return func(t *testing.T, ns *nodes) string {
-		guard := ns.text(2, "GET", "redlock:node")
+		guard := ns.text(i, "GET", "redlock:node")
 		other := strings.Replace(guard, ours, theirs, 1)
 		if other == guard {
 			t.Fatalf("%s is not in %s", ours, guard)
 		}
-		ns.text(2, "SET", "redlock:node", other)
+		ns.text(i, "SET", "redlock:node", other)
 		return ""
 	}
+}
+
+// passedBy is a node that has the configuration from before a change.
+func passedBy(t *testing.T, ns *nodes) string {
+	for i := range 2 {
+		showing(i, "|1|1|3|", "|2|1|3|")(t, ns)
+	}
+	return showing(2, "|30000|", "|20000|")(t, ns)
 }
 
 // flushedAndMet is a node whose quarantine has begun.
