@@ -31,9 +31,11 @@ func but(v backend.Finding, s backend.Severity, remedy string) backend.Finding {
 
 // fails is the finding about a node that does not vote because of err.
 func fails(err error, remedy string) backend.Finding {
-	text := strings.TrimPrefix(err.Error(), backend.ErrUnfit.Error()+": ")
-	return backend.Finding{Severity: backend.SeverityFailure, Text: text, Remedy: remedy, Err: err}
+	return backend.Finding{Severity: backend.SeverityFailure, Text: faultOf(err), Remedy: remedy, Err: err}
 }
+
+// faultOf is what err says, without saying that the node is unfit.
+func faultOf(err error) string { return strings.TrimPrefix(err.Error(), backend.ErrUnfit.Error()+": ") }
 
 // nodeChecks are what every node is put to. The names are for users: they are
 // listed in cmd/redlock/README.md.
@@ -326,7 +328,7 @@ func checkDeclared(f *facts, n *nodeFacts) backend.Finding {
 func (f *facts) others(n *nodeFacts) bool {
 	return slices.ContainsFunc(f.nodes, func(o *nodeFacts) bool {
 		s := o.standing()
-		return o != n && !o.blank && (s == node.StandingOK || s == node.StandingQuarantined)
+		return o != n && !o.blank && (s == node.StandingOK || s == node.StandingDurable || s == node.StandingQuarantined)
 	})
 }
 
@@ -347,6 +349,15 @@ func checkQuarantine(f *facts, n *nodeFacts) backend.Finding {
 	switch n.standing() {
 	case node.StandingOK:
 		return well("none: the node has forgotten nothing")
+	case node.StandingDurable:
+		if n.examErr != nil {
+			return unknown
+		}
+		if why := forgets(n.exam); why != nil {
+			q := &quarantinedError{left: core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, true)}
+			return fails(fmt.Errorf("%w after the first client has met it: it is marked as durable, and is not (%w)", q, why), waitOut)
+		}
+		return well("none: the node restarted, and is durable")
 	case node.StandingQuarantined:
 	default:
 		return unknown
@@ -402,8 +413,14 @@ func checkPersistence(f *facts, n *nodeFacts) backend.Finding {
 	default:
 		kept += ", snapshots at " + save
 	}
-	quarantine := core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, true)
-	v := well("%s; a restart costs a quarantine of %v in any case", kept, quarantine)
+	v := well("%s; a restart costs a quarantine of %v", kept, core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, true))
+	if n.says() && n.last.reply.Durable {
+		if why := forgets(n.exam); why != nil {
+			v.Text += fmt.Sprintf(", although the node is marked as durable: %s", faultOf(why))
+			return but(v, backend.SeverityWarning, "set appendonly yes and appendfsync always, and let the user run CONFIG GET (+config|get); or redlock init --durable=false")
+		}
+		v.Text = kept + "; a restart costs nothing: the node is durable"
+	}
 	for field, what := range map[string]string{
 		"rdb_last_bgsave_status": "snapshot", "aof_last_write_status": "write to the AOF", "aof_last_bgrewrite_status": "rewrite of the AOF",
 	} {

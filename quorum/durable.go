@@ -27,14 +27,20 @@ func (p *peer) hello(ctx context.Context, h node.Hello) (node.HelloReply, error)
 	return p.node.Hello(ctx, h)
 }
 
-// notDurable returns why a restart of the node may forget something, or nil: it
-// must append every write to a file, and sync that, before it answers. What a node
-// that was promoted has on disk is not what it had granted as a master.
+// notDurable asks the node whether it forgets.
 func (p *peer) notDurable(ctx context.Context) error {
 	exam, err := p.node.Examine(ctx, node.Exam{Keys: p.backend.keys})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return forgets(exam)
+}
+
+// forgets returns why a restart of the node may forget something, or nil: it must
+// append every write to a file, and sync that, before it answers. What a node that
+// was promoted has on disk is not what it had granted as a master.
+func forgets(exam node.ExamReply) error {
+	switch {
 	case exam.Config == nil:
 		return notPermitted(errors.New("CONFIG GET appendfsync, which tells whether it is durable"))
 	case exam.Info["aof_enabled"] != "1":

@@ -36,7 +36,7 @@ func TestDoctorOfWellNodes(t *testing.T) {
 	r := runEnv(t, env, "doctor", "-v")
 	for _, check := range []string{
 		"reachable: answers in ", "permissions: all commands", "clock: runs as fast as ours",
-		"persistence: AOF off, no snapshots; a restart costs a quarantine of 45.3s",
+		"persistence: AOF off, no snapshots; a restart costs a quarantine of 45.3s\n",
 	} {
 		if strings.Count(r.stdout, "  ok, "+check) != 3 {
 			t.Errorf("%q is not there three times: %s", check, r.stdout)

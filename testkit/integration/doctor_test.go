@@ -68,7 +68,7 @@ var ailments = map[string]ailment{
 	"no SCAN":           {spoil: as("-scan"), finds: []string{"hint, permissions: not permitted: SCAN; redlock list does not work"}},
 	"no EVALSHA":        {spoil: as("-evalsha"), finds: []string{"hint, permissions: not permitted: EVALSHA; each call sends the whole script"}},
 	"no CONFIG":         {spoil: as("-config")},
-	"cluster":           {third: server("--cluster-enabled", "yes"), finds: []string{"failure, mode: cluster"}},
+	"cluster":           {spoil: func(t *testing.T, _ *nodes) string { return serverURL("--cluster-enabled", "yes")(t) }, finds: []string{"failure, mode: cluster"}},
 	"sentinel":          {spoil: func(t *testing.T, _ *nodes) string { return startSentinel(t) }, finds: []string{"failure, mode: sentinel"}},
 	"replica":           {spoil: func(_ *testing.T, ns *nodes) string { return does("REPLICAOF "+replicaOf(ns.servers[0]))(nil, ns) }, finds: []string{"failure, role: which is a node itself"}},
 	"same server":       {spoil: twinOfTheFirst, finds: []string{"failure, distinct: it is the same server as 127.0.0.1:"}},
@@ -92,7 +92,13 @@ var ailments = map[string]ailment{
 	"no snapshot":        {third: server("--save", "3600 1", "--stop-writes-on-bgsave-error", "no"), spoil: failSnapshot, finds: []string{"warning, persistence: the last snapshot failed"}},
 	"stopped by its RDB": {third: server("--save", "3600 1"), spoil: failSnapshot, finds: []string{"failure, writes: MISCONF", "warning, persistence: the last snapshot failed"}},
 	"AOF":                {third: server("--appendonly", "yes", "--appendfsync", "always")},
-	"endless lease":      {spoil: does("SET redlock:{n} x"), finds: []string{`warning, leases: "n"`}},
+	"durable":            {third: server("--appendonly", "yes", "--appendfsync", "always"), spoil: vouched("always")},
+	"durable no more":    {third: server("--appendonly", "yes", "--appendfsync", "always"), spoil: vouched("everysec"), finds: []string{"warning, persistence: although the node is marked as durable: appendfsync is everysec, not always"}},
+	"durable, restarted": {third: server("--appendonly", "yes", "--appendfsync", "always"), spoil: func(t *testing.T, ns *nodes) string {
+		defer ns.restart(2)
+		return vouched("always")(t, ns)
+	}},
+	"endless lease": {spoil: does("SET redlock:{n} x"), finds: []string{`warning, leases: "n"`}},
 }
 
 func server(args ...string) redisserver.Options { return redisserver.Options{Args: args} }
@@ -130,6 +136,17 @@ func showing(i int, ours, theirs string) func(*testing.T, *nodes) string {
 		}
 		ns.text(i, "SET", "redlock:node", other)
 		return ""
+	}
+}
+
+// vouched is a node that somebody has marked as durable, and then set up otherwise.
+func vouched(fsync string) func(*testing.T, *nodes) string {
+	return func(t *testing.T, ns *nodes) string {
+		lk := openBlank(t, ns.urls(), &redlock.Options{Cluster: sick, NodeTimeout: generous})
+		if states, _ := lk.Init(t.Context(), &redlock.InitOptions{Durable: true}); !states[2].Durable {
+			t.Fatalf("%+v", states[2])
+		}
+		return does("CONFIG SET appendfsync "+fsync)(t, ns)
 	}
 }
 
@@ -181,7 +198,9 @@ func startThree(t *testing.T, rest, third redisserver.Options) *nodes {
 		ns.servers, ns.direct = append(ns.servers, redisserver.StartWith(t, o)), append(ns.direct, nil)
 	}
 	lk := openBlank(t, ns.urls(), &redlock.Options{Cluster: sick, NodeTimeout: generous})
-	_, _ = lk.Init(t.Context(), nil)
+	if _, err := lk.Init(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := take(t, lk, "held", nil).Handle(); err != nil {
 		t.Fatal(err)
 	}
