@@ -37,7 +37,7 @@ func block(t *testing.T, file, kind, with string) string {
 func configDir(t *testing.T, urls []string, more ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	text := "max-ttl: 2s\nttl: 2s\nnodes: [" + strings.Join(urls, ", ") + "]\n" + strings.Join(more, "\n")
+	text := "max-ttl: 5s\nttl: 5s\nnodes: [" + strings.Join(urls, ", ") + "]\n" + strings.Join(more, "\n")
 	if err := os.WriteFile(filepath.Join(dir, "redlock.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
