@@ -148,7 +148,10 @@ func TestF67AllNodesRestarted(t *testing.T) {
 		t.Error("the lease that all nodes forgot goes on")
 	}
 	release(t, l)
-	await.True(t, patience, "all nodes vote", func() bool { return len(fitNodes(lk)) == 5 })
+	for _, i := range ns.all() {
+		awaitVote(t, ns, i)
+	}
+	await.True(t, patience, "all nodes are said to vote", func() bool { return len(events.of(redlock.EventNodeLifted)) == 5 })
 	for _, e := range events.of(redlock.EventNodeLifted) {
 		if e.Err == nil {
 			t.Errorf("%s: it is not said that its tokens rest on its clock", e.Node)
@@ -296,7 +299,7 @@ func TestF05CountersComeFromTheOthers(t *testing.T) {
 	ns.thaw(2)
 	ns.restartEmpty(0) // its lease is over: only the number is forgotten
 	warm(t, lk)
-	await.True(t, patience, "all nodes vote", func() bool { return len(fitNodes(lk)) == 3 })
+	awaitVote(t, ns, 0)
 	ns.kill(1)
 	again := take(t, lk, "x", nil)
 	if again.Token() <= l.Token() || again.TokenByClock() {
