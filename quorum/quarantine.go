@@ -227,7 +227,7 @@ func (q *quarantine) over(p *peer) bool {
 // milliseconds. What the others have given out, asked for only now, is where its
 // counters begin; may decides whether that will do. It reports whether the node
 // has been told, or says that it is in no such quarantine any more.
-func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, may func(byClock bool, voting int) bool) bool {
+func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, may func(sure bool, voting int) bool) bool {
 	clock, err := p.claim(ctx, q) // for the time that the node has now
 	if err != nil {
 		return false
@@ -239,8 +239,8 @@ func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, m
 			voting++
 		}
 	}
-	floor, byClock := core.Floor(len(p.backend.peers), p.backend.cfg.Quorum, reports, clock.Time)
-	if !may(byClock && !q.kept, voting) {
+	floor, sure, byClock := core.Floor(len(p.backend.peers), p.backend.cfg.Quorum, reports, clock.Time)
+	if !may(sure || q.kept, voting) {
 		return false
 	}
 	reply, err := p.node.Watch(ctx, node.Watch{
@@ -256,9 +256,9 @@ const maxLiftTries = 3
 
 // mayLift reports whether the node may count on from its clock, if that is what
 // its floor rests on.
-func (p *peer) mayLift(byClock bool, voting int) bool {
+func (p *peer) mayLift(sure bool, voting int) bool {
 	switch {
-	case !byClock:
+	case sure:
 		return true
 	case p.backend.cfg.CounterOnly:
 		p.mu.Lock()

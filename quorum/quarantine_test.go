@@ -80,3 +80,33 @@ func TestQuarantinesOverlap(t *testing.T) {
 		_ = b.Close(t.Context())
 	})
 }
+
+// Counters that once began at a clock are counters since: CounterOnly takes a floor
+// from nodes that have them.
+func TestCounterOnlyAfterClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ms := three(t, &Config{CounterOnly: true, MaxTTL: 2 * time.Second})
+		for _, m := range ms {
+			m.Restart(true)
+		}
+		for _, s := range b.Init(t.Context(), backend.InitOptions{Force: true}) {
+			if s.Err != nil || !s.ByClock {
+				t.Fatalf("%+v", s)
+			}
+		}
+		ms[0].Restart(true)
+		for range 8 {
+			l, err := b.Acquire(t.Context(), backend.Request{Name: "x", TTL: 2 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			_ = l.Release(t.Context())
+			time.Sleep(time.Second)
+		}
+		if !votes(t, b, 0) {
+			t.Error("a node that the others could tell their counters stays out")
+		}
+		_ = b.Close(t.Context())
+	})
+}

@@ -79,9 +79,10 @@ type TokenReport struct {
 //
 // A token was witnessed by a quorum, so by quorum - 1 nodes at least besides this
 // one; of n - 1 others those and n - quorum + 1 that report have one in common.
-// If fewer can report, the floor rests on the node's clock, and so does the order
-// of tokens: byClock.
-func Floor(n, quorum int, others []TokenReport, clock int64) (floor uint64, byClock bool) {
+// If fewer can report, it is not sure: the floor rests on the node's clock, and so
+// does the order of tokens: byClock. That is so as well if one of those that report
+// once began at its clock.
+func Floor(n, quorum int, others []TokenReport, clock int64) (floor uint64, sure, byClock bool) {
 	voting := 0
 	for _, r := range others {
 		floor = max(floor, r.Highest)
@@ -91,7 +92,7 @@ func Floor(n, quorum int, others []TokenReport, clock int64) (floor uint64, byCl
 		}
 	}
 	if voting < n-quorum+1 {
-		return max(floor, uint64(max(clock, 0))+uint64(clockFloor.Microseconds())), true
+		return max(floor, uint64(max(clock, 0))+uint64(clockFloor.Microseconds())), false, true
 	}
-	return floor, byClock
+	return floor, true, byClock
 }

@@ -96,8 +96,8 @@ func (p *peer) lift(q *quarantine) {
 	c := p.client
 	p.claim(q, func(r node.WatchReply) { // for the time that the node has now
 		p.tokenReports(func(reports []core.TokenReport) {
-			floor, byClock := core.Floor(c.cfg.Nodes, c.cfg.Quorum, reports, r.Time)
-			if !p.mayLift(q, byClock, reports) {
+			floor, sure, byClock := core.Floor(c.cfg.Nodes, c.cfg.Quorum, reports, r.Time)
+			if !p.mayLift(q, sure, reports) {
 				return
 			}
 			c.tracef("c%d lifts the quarantine of n%d: floor %d, by clock %v", c.index, p.index, floor, byClock)
@@ -115,9 +115,9 @@ func (p *peer) lift(q *quarantine) {
 
 // mayLift reports whether the node may count on from its clock, if that is what
 // its floor rests on.
-func (p *peer) mayLift(q *quarantine, byClock bool, reports []core.TokenReport) bool {
+func (p *peer) mayLift(q *quarantine, sure bool, reports []core.TokenReport) bool {
 	c := p.client
-	if !byClock {
+	if sure {
 		return true
 	}
 	if c.cfg.CounterOnly {

@@ -122,12 +122,12 @@ func (w *walk) report(i int, a *absence) {
 // lift readmits a node if enough others have reported, or asks them anew. In the end
 // it rests on a clock: one that is right, and ahead of all tokens.
 func (w *walk) lift(i int, a *absence) {
-	floor, byClock := core.Floor(len(w.nodes), w.quorum, a.reports, 0)
-	if byClock && w.rnd.IntN(3) != 0 {
+	floor, sure, _ := core.Floor(len(w.nodes), w.quorum, a.reports, 0)
+	if !sure && w.rnd.IntN(3) != 0 {
 		a.asked, a.reports = 0, make([]core.TokenReport, len(w.nodes))
 		return
 	}
-	if byClock {
+	if !sure {
 		floor = 0
 		for _, h := range w.history {
 			floor = max(floor, h.Token)

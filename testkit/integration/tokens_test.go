@@ -83,8 +83,8 @@ func tokensWhileNodesForget(t *testing.T, grants, rounds int) {
 func awaitVote(t *testing.T, ns *nodes, i int) {
 	t.Helper()
 	await.True(t, patience, fmt.Sprintf("node %d votes again", i+1), func() bool {
-		guard := ns.text(i, "GET", "redlock:node")
-		return guard != "" && !strings.HasPrefix(guard, "quarantine:")
+		life, _, _ := strings.Cut(ns.text(i, "GET", "redlock:node"), "|")
+		return life != "" && strings.Contains(ns.text(i, "INFO", "server"), "run_id:"+life[:min(len(life), 40)])
 	})
 }
 
