@@ -26,11 +26,14 @@ func TestF07ACrashLoop(t *testing.T) {
 	ns := start(t, 3)
 	lk := ns.open(shortOptions())
 	l := take(t, lk, "long", nil)
+	guard := ""
 	for range 8 {
 		ns.kill(0)
 		within(t, 0, "a lease without the node", func() { release(t, take(t, lk, "x", nil)) })
 		ns.restart(0)
 		within(t, 0, "a lease beside the empty node", func() { release(t, take(t, lk, "x", nil)) })
+		guard = ns.inQuarantine(0, guard)
+		within(t, 0, "a lease beside the node in quarantine", func() { release(t, take(t, lk, "x", nil)) })
 	}
 	if err := l.Extend(t.Context()); err != nil {
 		t.Errorf("extend: %v", err)
