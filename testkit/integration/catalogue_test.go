@@ -27,7 +27,7 @@ func TestF07ACrashLoop(t *testing.T) {
 	lk := ns.open(shortOptions())
 	l := take(t, lk, "long", nil)
 	guard := ""
-	for range 8 {
+	for range 4 {
 		ns.kill(0)
 		within(t, 0, "a lease without the node", func() { release(t, take(t, lk, "x", nil)) })
 		ns.restart(0)
