@@ -82,6 +82,7 @@ func (p *peer) greet() {
 	p.mu.Unlock()
 	sent := p.backend.clock.Now()
 	reply, err := p.hello(ctx, h)
+	p.backend.noticeSleep() // or the node's clock would seem to have leapt
 	p.mu.Lock()
 	now := p.backend.clock.Now()
 	p.underWay, p.silent, p.stalled, p.greeted = false, false, 0, sent
