@@ -104,6 +104,9 @@ func (p *peer) greet() {
 		p.putOff(now, err)
 		hopeless = p.drop(node.Kind.Guarded)
 	} else {
+		if p.suspect == h.Suspect || p.suspect != reply.Guard {
+			p.suspect = ""
+		}
 		p.welcome(reply)
 		if p.quarantine != nil {
 			err = p.quarantine.err(p.backend.clock.Awake())
@@ -115,6 +118,11 @@ func (p *peer) greet() {
 	if !p.isMet {
 		p.isMet = true
 		close(p.met)
+	}
+	if p.suspect != "" && err == nil {
+		// That came up while this greeting was under way, which knew nothing of it.
+		p.ready = false
+		p.startGreeting(now)
 	}
 	p.kick(now)
 	after := p.release()
@@ -152,7 +160,7 @@ func (p *peer) welcome(r node.HelloReply) {
 		p.log(slog.LevelInfo, "redlock: node may vote again", "node", p.node.Name())
 		p.event(backend.EventNodeAccepted, nil)
 	}
-	p.failures, p.refusal, p.lastErr, p.greetAfter, p.suspect = 0, nil, nil, 0, ""
+	p.failures, p.refusal, p.lastErr, p.greetAfter = 0, nil, nil, 0
 	if r.Standing == node.StandingQuarantined {
 		p.enterQuarantine(r)
 	} else {

@@ -46,6 +46,7 @@ func (p *peer) checkCounters(tasks []*task, reply *node.Reply) error {
 	if p.ready {
 		p.log(slog.LevelWarn, "redlock: the data of a node went back in time", "node", p.node.Name())
 		p.ready, p.suspect = false, p.guard
+		p.startGreeting(p.backend.clock.Now()) // the node may be voting for others
 	}
 	return errWentBack
 }
