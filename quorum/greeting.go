@@ -92,8 +92,10 @@ func (p *peer) greet() {
 	}
 	var hopeless []*task
 	if err == nil {
-		if shown, ok := node.ParseGuard(p.guard); ok && shown.Life != reply.Life {
-			p.steady.Forget() // another process, and perhaps another machine
+		if shown, ok := node.ParseGuard(p.guard); ok && shown.Life != reply.Life && !reply.Durable {
+			// Another process, and perhaps another machine. (The leases of a durable
+			// node were kept, and end by its clock.)
+			p.steady.Forget()
 		}
 		p.observeClock(sent, now, reply.Time)
 		err = p.judge(reply)
