@@ -187,17 +187,13 @@ func (p *peer) watch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, greetLimit)
 	defer cancel()
 	reply, err := p.claim(ctx, q)
-	switch {
-	case err != nil:
-		// It may have died: then it is no quarantine that it is waited for.
-		p.recheck()
-	case !reply.Known:
-		p.recheck()
-	case q.over(p):
+	changed := err != nil || !reply.Known // it may have died: then it is no quarantine that it is waited for
+	if !changed && q.over(p) {
 		lasted := q.Need().Milliseconds()
-		if p.endQuarantine(ctx, q, lasted, p.mayLift) {
-			p.recheck()
-		}
+		changed = p.endQuarantine(ctx, q, lasted, p.mayLift)
+	}
+	if changed && !p.backend.isClosed() { // Close would wait
+		p.recheck()
 	}
 }
 
