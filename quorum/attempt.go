@@ -33,6 +33,7 @@ type attempt struct {
 	id      string
 	timeout time.Duration
 	begun   core.Instant
+	leaps   uint64 // of backend.leaps, those that are known
 
 	mu    sync.Mutex
 	phase phase
@@ -67,7 +68,7 @@ type lane struct {
 func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
 	a := &attempt{
 		backend: b, req: r, id: id,
-		timeout: b.cfg.timeout(r.TTL), begun: b.clock.Now(),
+		timeout: b.cfg.timeout(r.TTL), begun: b.clock.Now(), leaps: b.leaps.Load(),
 		lanes:   make([]lane, len(b.peers)),
 		settled: make(chan struct{}),
 		round: core.NewRound(core.RoundConfig{
@@ -171,7 +172,10 @@ func (a *attempt) depart(t *task) bool {
 	return true
 }
 
-var errUnwanted = errors.New("no longer wanted")
+var (
+	errUnwanted = errors.New("no longer wanted")
+	errLeapt    = errors.New("clock leapt ahead")
+)
 
 // answer takes in a node's answer.
 func (a *attempt) answer(t *task, ans node.Answer, at core.Instant) {
@@ -180,6 +184,13 @@ func (a *attempt) answer(t *task, ans node.Answer, at core.Instant) {
 	late := a.lanes[t.lane].task != t
 	if !late {
 		defer a.end(t.lane)()
+	}
+	if p := a.backend.peers[t.lane]; t.guarded() && p.leaptSince(t.sent) { // another call has just noticed
+		if !late {
+			a.failed(t, errLeapt, true, at, true)
+			a.proceed(t.lane)
+		}
+		return
 	}
 	if ans.Token != 0 && (t.op.Kind == node.Acquire || t.op.Kind == node.Replace) {
 		a.backend.saw(ans.Token)
@@ -303,6 +314,7 @@ func (a *attempt) raised(t *task, ok bool, at core.Instant) {
 
 // step moves the round on and carries out what it wants.
 func (a *attempt) step(at core.Instant, ev core.Event) {
+	a.voidVotes(at)
 	effects := append([]core.Effect(nil), a.round.Step(at, ev)...)
 	a.apply(effects)
 }

@@ -55,6 +55,8 @@ type Backend struct {
 
 	// met: the first caller has waited for every node to be greeted.
 	met atomic.Bool
+	// leaps counts how often the clock of a node was seen to have leapt ahead.
+	leaps atomic.Uint64
 	// seen is our configuration as nodes have shown it: that of the highest epoch.
 	seen atomic.Pointer[node.Conf]
 

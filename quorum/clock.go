@@ -29,8 +29,15 @@ func (p *peer) observeClock(sent, received core.Instant, micros int64) {
 		return
 	}
 	p.moved = by
+	if by > 0 {
+		p.leapt.Store(int64(received))
+		p.backend.leaps.Add(1)
+	}
 	p.after = append(p.after, func() { p.backend.clockMoved(p, move{received, by}) })
 }
+
+// leaptSince reports whether what the node granted at that time may have ended.
+func (p *peer) leaptSince(at core.Instant) bool { return p.leapt.Load() > int64(at) }
 
 // unsteady returns why the node does not vote for its clock, or nil.
 func (p *peer) unsteady(now core.Instant) error {
@@ -84,6 +91,21 @@ func (b *Backend) ownClockMoved(by time.Duration) {
 	if by > 0 {
 		b.clock.Skip(by)
 		b.tellSlept(by)
+	}
+}
+
+// voidVotes takes back the votes of nodes whose clocks have leapt ahead since the
+// round began.
+func (a *attempt) voidVotes(at core.Instant) {
+	leaps := a.backend.leaps.Load()
+	if leaps == a.leaps {
+		return
+	}
+	a.leaps = leaps
+	for i, p := range a.backend.peers {
+		if a.lanes[i].vote.Outcome == backend.OutcomeGranted && p.leaptSince(a.begun) {
+			a.apply(append([]core.Effect(nil), a.round.Step(at, core.Event{Kind: core.Void, Node: i})...))
+		}
 	}
 }
 

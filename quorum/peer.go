@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"example.com/redlock/backend"
@@ -60,6 +61,7 @@ type peer struct {
 	clock    core.NodeClock
 	steady   *core.ClockWatch
 	moved    time.Duration // how the clock moved last
+	leapt    atomic.Int64  // the core.Instant at which it was last seen to have leapt ahead
 	counters counters
 	distance core.Distance
 	greeting

@@ -32,6 +32,8 @@ const (
 	Raised
 	// RaiseFailed: the node did not, or was silent.
 	RaiseFailed
+	// Void: what the node granted may have ended since.
+	Void
 )
 
 // Event is what happened at one node.
@@ -128,6 +130,11 @@ func (r *Round) Step(now Instant, ev Event) []Effect {
 		b.raising = false
 		b.witness = b.witness || ev.Kind == Raised
 		b.stuck = ev.Kind == RaiseFailed
+	case Void:
+		if b.answer == Granted {
+			b.answer = Silent
+			r.holding.Vanish(now, ev.Node)
+		}
 	case Granted, Refused, Silent, Unsent:
 		if b.answer == Granted && ev.Kind != Granted {
 			break // a duplicate, or what was asked again: the vote stands
