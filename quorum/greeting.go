@@ -96,6 +96,9 @@ func (p *peer) greet() {
 			// Another process, and perhaps another machine. (The leases of a durable
 			// node were kept, and end by its clock.)
 			p.steady.Forget()
+			// It may have been in quarantine meanwhile, which begins them anew above a
+			// floor, and that may be below what they were.
+			clear(p.counters)
 		}
 		p.observeClock(sent, now, reply.Time)
 		err = p.judge(reply)

@@ -146,6 +146,7 @@ func (p *peer) leaveQuarantine(r node.HelloReply) {
 		return
 	}
 	p.quarantine = nil
+	clear(p.counters) // what an answer has told since it began is of before, too
 	var basis error
 	if r.ByClock {
 		basis = errByClock
