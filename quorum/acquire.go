@@ -396,7 +396,9 @@ func (a *attempt) verdict() verdict {
 			granted++
 			answered++
 		case backend.OutcomeQuarantined:
-			answered++
+			if !isStuck(vote.Err) { // no time ends it: an outage
+				answered++
+			}
 			left = append(left, vote.Remaining)
 		case backend.OutcomeRefused:
 			answered++

@@ -67,6 +67,12 @@ func (e *quarantinedError) why() string {
 
 func (e *quarantinedError) Unwrap() error { return backend.ErrQuarantined }
 
+// isStuck reports whether err is a quarantine that lasts until other nodes vote.
+func isStuck(err error) bool {
+	var q *quarantinedError
+	return errors.As(err, &q) && q.stuck && q.left == 0
+}
+
 // inTheWay says which nodes the quarantine of keeps an attempt from a quorum, why,
 // and for how long.
 func inTheWay(votes []backend.Vote, left time.Duration) error {
