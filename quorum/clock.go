@@ -54,11 +54,15 @@ func (b *Backend) clockMoved(p *peer, m move) {
 	b.mu.Lock()
 	b.moves[p.index] = m
 	own, least := len(b.peers) > 1, m.by
-	for i := range b.peers {
-		other, ok := b.moves[i]
-		apart, differ := m.at.Sub(other.at), m.by-other.by
+	var unheard []*peer
+	for i, other := range b.peers {
+		o, ok := b.moves[i]
+		apart, differ := m.at.Sub(o.at), m.by-o.by
+		if !ok || apart >= alikeWithin {
+			unheard = append(unheard, other)
+		}
 		own = own && ok && apart < alikeWithin && max(differ, -differ) < alikeBy
-		least = min(least, other.by)
+		least = min(least, o.by)
 	}
 	if own {
 		clear(b.moves)
@@ -67,6 +71,11 @@ func (b *Backend) clockMoved(p *peer, m move) {
 	if own {
 		b.ownClockMoved(least)
 		return
+	}
+	for _, other := range unheard {
+		// Whether theirs moved, too, should be known before it matters: a round that
+		// is lost for want of votes does not ask them.
+		go other.recheck()
 	}
 	err := &quarantinedError{moved: m.by, left: b.cfg.MaxTTL}
 	b.cfg.Logger.Log(b.ctx, slog.LevelWarn, "redlock: the clock of a node moved; it does not vote until it has been steady",
