@@ -25,7 +25,7 @@ func (b *Backend) Init(ctx context.Context, o backend.InitOptions) []backend.Nod
 	var silent []string
 	for _, s := range states {
 		records = records || s.HasRecords
-		if s.Standing == standingUnreachable {
+		if s.Standing == standingUnreachable || errors.Is(s.Err, backend.ErrNotPermitted) {
 			silent = append(silent, s.Node)
 		}
 	}
