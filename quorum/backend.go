@@ -55,6 +55,9 @@ type Backend struct {
 
 	// met: the first caller has waited for every node to be greeted.
 	met atomic.Bool
+	// need is the longest quarantine, in milliseconds, that a change of configuration
+	// has asked a node of ours for.
+	need atomic.Int64
 	// leaps counts how often the clock of a node was seen to have leapt ahead.
 	leaps atomic.Uint64
 	// seen is our configuration as nodes have shown it: that of the highest epoch.

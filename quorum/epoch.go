@@ -39,6 +39,8 @@ func (b *Backend) learn(r node.HelloReply) {
 	if err != nil {
 		return // it is blank, or has none
 	}
+	for need := b.need.Load(); r.Need > need && !b.need.CompareAndSwap(need, r.Need); need = b.need.Load() {
+	}
 	for {
 		seen := b.seen.Load()
 		if seen != nil && (conf.Epoch < seen.Epoch || conf.Epoch == seen.Epoch && conf.Protocol >= seen.Protocol) {

@@ -126,9 +126,13 @@ func (p *peer) newQuarantine(r node.HelloReply) *quarantine {
 }
 
 // quarantineTime is how long q has to last. A node without configuration had ours,
-// if others have it.
+// if others have it, and was part of the change that they are sitting out.
 func (b *Backend) quarantineTime(q *quarantine) time.Duration {
-	return max(core.QuarantineTime(b.cfg.MaxTTL, b.cfg.DriftRate, !q.blank || b.seen.Load() != nil), q.need)
+	need := q.need
+	if q.blank {
+		need = max(need, time.Duration(b.need.Load())*time.Millisecond)
+	}
+	return max(core.QuarantineTime(b.cfg.MaxTTL, b.cfg.DriftRate, !q.blank || b.seen.Load() != nil), need)
 }
 
 // enterQuarantine takes in that the node does not vote.
