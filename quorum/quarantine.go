@@ -161,7 +161,7 @@ func (p *peer) leaveQuarantine(r node.HelloReply) {
 	if r.ByClock {
 		basis = errByClock
 	}
-	p.log(slog.LevelInfo, "redlock: node votes again", "node", p.node.Name(), "tokens by clock", r.ByClock)
+	p.log(slog.LevelInfo, "redlock: node votes again", "node", p.node.Name(), "tokens_by_clock", r.ByClock)
 	p.event(backend.EventNodeLifted, basis)
 }
 
