@@ -109,6 +109,9 @@ func TestRunWaitsForAQuarantine(t *testing.T) {
 		t.Errorf("it was silent for %v", took)
 	}
 	told("run -n", p.stderr.String())
+	await.True(t, time.Second, "it says so of the node while it waits", func() bool {
+		return strings.Contains(p.stderr.String(), "node does not vote, because it may have forgotten leases (node="+node)
+	})
 	status := f.run("status")
 	if !regexp.MustCompile(regexp.QuoteMeta(node) + `\S* quarantined: blank.*votes in [012](\.\d)?s`).MatchString(status.stdout) {
 		t.Errorf("status: %+v", status)

@@ -106,9 +106,12 @@ func (a *app) sayWait(name string) func(redlock.Wait) {
 	var said string
 	return func(w redlock.Wait) {
 		attrs := []any{"name", name}
+		// These may take long; what is known of the nodes would be old by then.
+		if errors.Is(w.Err, redlock.ErrHeld) || errors.Is(w.Err, redlock.ErrQuarantined) {
+			a.reports.pass()
+		}
 		switch {
 		case errors.Is(w.Err, redlock.ErrHeld):
-			a.reports.pass() // this may take long
 			attrs = append(attrs, "owner", w.Owner)
 		case w.Err != nil:
 			attrs = append(attrs, "error", strings.TrimPrefix(w.Err.Error(), "redlock: "))
