@@ -131,7 +131,7 @@ func TestInit(t *testing.T) {
 	}
 	list := "--nodes=" + strings.Join(urls, ",")
 	for range 2 {
-		if r := run(t, "status", list); r.code != 0 || strings.Count(r.stdout, " new\n") != 3 {
+		if r := run(t, "status", list); r.code != 69 || strings.Count(r.stdout, " new: declare it with init\n") != 3 {
 			t.Fatal(r)
 		}
 	}

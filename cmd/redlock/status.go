@@ -198,6 +198,8 @@ func (a *app) printNodes(nodes []redlock.NodeState) error {
 			err = a.emit(nodeLine{n.Node, n.Standing, n.RunID, n.Version, n.Left.Milliseconds(), errorText(n.Err)})
 		} else if n.Err != nil {
 			_, err = fmt.Fprintf(a.out, "%s %s: %s\n", n.Node, n.Standing, faultText(n.Err))
+		} else if n.Standing == "new" {
+			_, err = fmt.Fprintf(a.out, "%s new: declare it with init\n", n.Node)
 		} else {
 			_, err = fmt.Fprintf(a.out, "%s %s\n", n.Node, n.Standing)
 		}
@@ -217,8 +219,11 @@ func fitQuorum(nodes []redlock.NodeState, need int) error {
 	}
 	reasons := []error{redlock.ErrNoQuorum}
 	for _, n := range nodes {
-		if n.Err != nil {
+		switch {
+		case n.Err != nil:
 			reasons = append(reasons, n.Err)
+		case n.Standing == "new": // the first client to use it puts it in quarantine
+			reasons = append(reasons, redlock.ErrQuarantined)
 		}
 	}
 	fit := len(nodes) - len(reasons) + 1
