@@ -76,7 +76,11 @@ func briefQuorum(e *redlock.QuorumError) string {
 		}
 	}
 	if errors.Is(e, redlock.ErrNoQuorum) && len(e.Votes) > 0 {
-		said += fmt.Sprintf(": %d of %d nodes answered, need %d", answered(e.Votes), len(e.Votes), e.Need)
+		n, most := answered(e.Votes), ""
+		if more := undecided(e.Votes); more > 0 { // decided without them
+			n, most = n+more, "at most "
+		}
+		said += fmt.Sprintf(": %s%d of %d nodes answered, need %d", most, n, len(e.Votes), e.Need)
 	}
 	if len(faults.texts) > 0 {
 		said += ": " + faults.String()
@@ -106,6 +110,18 @@ func answered(votes []redlock.Vote) int {
 	n := 0
 	for _, v := range votes {
 		if v.Outcome == backend.OutcomeGranted || v.Outcome == backend.OutcomeRefused {
+			n++
+		}
+	}
+	return n
+}
+
+// undecided is how many nodes could have answered, had they been asked or waited
+// for.
+func undecided(votes []redlock.Vote) int {
+	n := 0
+	for _, v := range votes {
+		if v.Err == nil && (v.Outcome == backend.OutcomeUnasked || v.Outcome == backend.OutcomeOpen) {
 			n++
 		}
 	}

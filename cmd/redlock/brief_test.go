@@ -37,6 +37,8 @@ func TestBriefTextSaysEachThingOnce(t *testing.T) {
 			"acquire n: no quorum: 1 of 3 nodes answered, need 2: 2 nodes: no answer in time"},
 		{ask("n", redlock.ErrNoQuorum, vote("a", backend.OutcomeFailed, broken), vote("b", backend.OutcomeSilent, nil), vote("c", backend.OutcomeFailed, broken)),
 			"acquire n: no quorum: 0 of 3 nodes answered, need 2: 2 nodes: broken pipe; b: no answer in time"},
+		{ask("n", redlock.ErrNoQuorum, vote("a", backend.OutcomeFailed, broken), vote("b", backend.OutcomeUnasked, nil), vote("c", backend.OutcomeFailed, broken)),
+			"acquire n: no quorum: at most 1 of 3 nodes answered, need 2: 2 nodes: broken pipe"},
 		{ask("n", other, vote("a", backend.OutcomeFailed, other), vote("b", backend.OutcomeFailed, other)),
 			"acquire n: all 2 nodes: configuration differs from the node's: max TTL"},
 		{usagef("%q is bad", "redis://u:a@b@h"), `wrong usage: "redis://***@h" is bad`},

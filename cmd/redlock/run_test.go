@@ -240,7 +240,7 @@ func TestEverydayErrorsAreOneLine(t *testing.T) {
 		wants string
 	}{
 		{held, 75, `^redlock: ` + regexp.QuoteMeta(name) + ` is held by "me", (30|2\d)\.\d s left\n$`},
-		{outage, 69, `(?m)^redlock: acquire n: no quorum: 0 of 3 nodes answered, need 2: .*dial tcp: connect: connection refused$`},
+		{outage, 69, `(?m)^redlock: acquire n: no quorum: (0|at most 1) of 3 nodes answered, need 2: .*dial tcp: connect: connection refused$`},
 		{[]string{"init", "--nodes", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, 69,
 			`^redlock: init: all 3 nodes: not sent: dial tcp: connect: connection refused\n$`},
 		{[]string{"status", "--nodes", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "n"}, 69,
