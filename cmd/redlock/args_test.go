@@ -105,6 +105,7 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"up", "--nodes", "-1"}, "--nodes must be above zero"},
 		{[]string{"up", "--port", "65533"}, "the ports of 5 nodes must lie between 1 and 65535"},
 		{[]string{"run", "--ttl", "soon", "n", "true"}, `--ttl: "soon" is not a duration`},
+		{[]string{"extend", "--ttl", "0", "x"}, "--ttl must be above zero"},
 		{[]string{"status", "--json=perhaps"}, `--json: "perhaps" is not true or false`},
 		{[]string{"status", "--quorum", "99999999999999999999"}, "is not in range"},
 	} {

@@ -69,6 +69,9 @@ another TTL, and prints the new handle: the old one is spent. With - the handle
 is read from standard input, where other users cannot see it.`,
 		Args: exactArgs("HANDLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("ttl") && ttl == 0 {
+				return usagef("--ttl must be above zero")
+			}
 			handle, err := a.readHandle(args[0])
 			if err != nil {
 				return err
@@ -91,7 +94,7 @@ is read from standard input, where other users cannot see it.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&ttl, "ttl", "how long the lock lasts from now (default 30s)")
+	flags.Var(&ttl, "ttl", "how long the lock lasts from now (default 30s, or max-ttl if less)")
 	flags.StringVar(&owner, "owner", "", "label of the holder, for people (default user@host:pid)")
 	return cmd
 }
