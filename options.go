@@ -25,7 +25,7 @@ type Options struct {
 	// does not say. Default 10 s.
 	TTL time.Duration
 	// MaxTTL is the longest TTL any client of these nodes may use; all clients
-	// must agree. Default 30 s.
+	// must agree. 2 s to 24 h; default 30 s.
 	MaxTTL time.Duration
 	// Quorum is how many nodes must agree. Default, and least, the majority. A
 	// wider quorum of q tolerates that 2q - N - 1 nodes forget.

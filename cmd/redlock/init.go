@@ -33,7 +33,8 @@ lock that it granted.
 With --durable the nodes are marked as ones that forget nothing, so that a restart
 costs them no quarantine. That takes appendonly yes and appendfsync always, which
 is looked at now and after every restart, a disk that tells the truth, and nobody
-who puts an older copy of the data back. --durable=false takes it back.
+who puts an older copy of the data back. Clients must be permitted CONFIG GET.
+--durable=false takes it back.
 
 With --reconfigure the configuration that the flags say takes the place of the
 one that the nodes have. --old names the nodes that are to be left behind. All

@@ -28,7 +28,7 @@ func (f *takeFlags) bind(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait for a holder")
 	flags.VarP(&f.wait, "wait", "w", "wait at most so long for a holder: 30, 0.5 or 30s; 0 is -n (default for ever)")
-	flags.Var(&f.ttl, "ttl", "how long the lock outlives a redlock that died (default 30s)")
+	flags.Var(&f.ttl, "ttl", "how long the lock outlives a redlock that died (default 30s, or max-ttl if less)")
 	flags.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others that do (not built yet)")
 	flags.StringVar(&f.owner, "owner", "", "label of the holder, for people (default user@host:pid)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitHeld, "exit `code` when the lock is held by others")
