@@ -31,7 +31,7 @@ func (b *Backend) Init(ctx context.Context, o backend.InitOptions) []backend.Nod
 	}
 	states = b.introduceAll(ctx, func(i int) node.Intent {
 		switch {
-		case states[i].Err != nil && states[i].Standing != StandingQuarantined:
+		case states[i].Err != nil && states[i].Standing != standingQuarantined:
 			return node.Look
 		case records, len(silent) > 0:
 			return node.Greet // begins the quarantine of one that is blank
@@ -41,7 +41,7 @@ func (b *Backend) Init(ctx context.Context, o backend.InitOptions) []backend.Nod
 	for i, p := range b.peers {
 		s := &states[i]
 		switch {
-		case s.Standing != StandingQuarantined:
+		case s.Standing != standingQuarantined:
 		case o.Force:
 			*s = p.forceVote(ctx)
 		case !records && len(silent) > 0:
@@ -75,7 +75,7 @@ func (b *Backend) introduceAll(ctx context.Context, intent func(i int) node.Inte
 	wg.Wait()
 	for i, p := range b.peers { // only now it is known what the others show
 		describeError(&states[i], b.review(states[i].Err))
-		if states[i].Standing == StandingQuarantined {
+		if states[i].Standing == standingQuarantined {
 			p.describeQuarantine(&states[i], replies[i])
 		}
 	}
@@ -84,7 +84,7 @@ func (b *Backend) introduceAll(ctx context.Context, intent func(i int) node.Inte
 
 // The standings of nodes, beside those that package node has.
 const (
-	StandingQuarantined = string(node.StandingQuarantined)
+	standingQuarantined = string(node.StandingQuarantined)
 	standingUnfit       = "unfit"
 	standingOutdated    = "outdated"
 	standingFenced      = "fenced"
