@@ -6,6 +6,12 @@
 // attempt (attempt.go) is one random id on all nodes, from its first send over
 // the life of its lease (lease.go) to its last release (release.go); acquire.go
 // is the loop of a caller that waits.
+//
+// Which nodes vote: greeting.go says hello to a node, fitness.go and clock.go say
+// why one cannot be trusted, quarantine.go, durable.go and rollback.go what follows
+// when it may have forgotten something, epoch.go whose configuration it has. For
+// operators: nodes.go (Init), reconfigure.go, list.go, admin.go (Inspect, Break),
+// doctor.go gathers facts and checks.go judges them.
 package quorum
 
 import (

@@ -18,9 +18,10 @@ type Conn interface {
 	// written.
 	//
 	// Do returns when ctx ends, whatever the server does; the command may be
-	// carried out after that, but a ctx that has ended before sends nothing. Do is safe for concurrent use, and commands
-	// begun one after the other reach the server in that order as long as the
-	// connection lasts. Do never sends a command twice.
+	// carried out after that, but a ctx that has ended before sends nothing. Do
+	// is safe for concurrent use, and commands begun one after the other reach
+	// the server in that order as long as the connection lasts. Do never sends a
+	// command twice.
 	Do(ctx context.Context, args ...string) (any, error)
 	// Close gives the connection up. Commands under way fail.
 	Close() error
