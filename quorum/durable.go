@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 
@@ -60,7 +61,8 @@ func (p *peer) vouch(ctx context.Context, s backend.NodeState, durable bool) bac
 	intent := node.Unvouch
 	if durable {
 		intent = node.Vouch
-		if s.Err = p.notDurable(ctx); s.Err != nil {
+		if err := p.notDurable(ctx); err != nil {
+			s.Err = fmt.Errorf("not marked as durable: %w", err)
 			return s
 		}
 	}
