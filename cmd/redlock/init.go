@@ -38,8 +38,8 @@ who puts an older copy of the data back. Clients must be permitted CONFIG GET.
 
 With --reconfigure the configuration that the flags say takes the place of the
 one that the nodes have. --old names the nodes that are to be left behind. All
-nodes of the new configuration must be reachable, and more than a minority of the
-old one. Locks may be held meanwhile: they cannot be extended any more, so
+nodes of the new configuration must be reachable, and of the old one so many that
+the others are no quorum. Locks may be held meanwhile: they cannot be extended any more, so
 commands under them are ended in time. For about one and a half times the larger
 max-ttl no lock can be taken. If it fails, run it again.`,
 		Example: `  redlock init                                  # new nodes
