@@ -199,9 +199,8 @@ func (p *peer) watch(ctx context.Context) {
 	defer cancel()
 	reply, err := p.claim(ctx, q)
 	changed := err != nil || !reply.Known // it may have died: then it is no quarantine that it is waited for
-	if !changed && q.over(p) {
-		lasted := q.Need().Milliseconds()
-		changed = p.endQuarantine(ctx, q, lasted, p.mayLift)
+	if lasted, over := q.over(p); !changed && over {
+		changed = p.endQuarantine(ctx, q, lasted.Milliseconds(), p.mayLift)
 	}
 	if changed && !p.backend.isClosed() { // Close would wait
 		p.recheck()
@@ -222,12 +221,12 @@ func (p *peer) claim(ctx context.Context, q *quarantine) (node.WatchReply, error
 	return reply, err
 }
 
-// over reports whether the quarantine has lasted long enough.
-func (q *quarantine) over(p *peer) bool {
+// over reports whether the quarantine has lasted long enough, and how long that is.
+func (q *quarantine) over(p *peer) (lasted time.Duration, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q.Require(p.backend.quarantineTime(q))
-	return q.Left(p.backend.clock.Awake()) == 0 && !q.fenced
+	return q.Need(), q.Left(p.backend.clock.Awake()) == 0 && !q.fenced
 }
 
 // endQuarantine lifts the quarantine of the node once it has a credit of lasted
