@@ -3,7 +3,9 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"example.com/redlock/backend"
 	"example.com/redlock/internal/core"
@@ -245,14 +247,17 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 		return nil, w.stopped(ctx, nil)
 	}
 	b.saw(h.Token)
-	id := newID()
-	a := b.start(r, id, node.Op{
-		Kind: node.Replace, Name: r.Name, ID: h.ID, NewID: id, TTL: r.TTL.Milliseconds(),
-		Proposal: b.propose(), Owner: r.Owner,
-	})
-	select {
-	case <-a.settled:
-	case <-ctx.Done():
+	a := b.takeOver(ctx, h, r)
+	// A node that has handed the lease over would not do so again; but as long as
+	// none was even asked, because all are slow to meet us, another try does no harm.
+	for tries := 0; a.unasked() && ctx.Err() == nil && b.clock.Now().Sub(w.begun) < b.cfg.ConnectWait; tries++ {
+		timer := time.NewTimer(core.Backoff(tries, 0, false, 0, random()))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		a = b.takeOver(ctx, h, r)
 	}
 	if a.giveUp() {
 		w.report(a)
@@ -271,6 +276,35 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 	return nil, &backend.QuorumError{
 		Op: "resume", Name: r.Name, Need: b.cfg.Quorum, Votes: v.votes, Reasons: reasons, MayRemain: v.mayRemain,
 	}
+}
+
+// takeOver asks all nodes to hand the lease of h to a fresh attempt, and returns
+// that once it is decided, or ctx has ended.
+func (b *Backend) takeOver(ctx context.Context, h backend.Handle, r backend.Request) *attempt {
+	id := newID()
+	a := b.start(r, id, node.Op{
+		Kind: node.Replace, Name: r.Name, ID: h.ID, NewID: id, TTL: r.TTL.Milliseconds(),
+		Proposal: b.propose(), Owner: r.Owner,
+	})
+	select {
+	case <-a.settled:
+	case <-ctx.Done():
+	}
+	return a
+}
+
+// unasked reports whether the round is lost without that anything was sent, and for
+// no reason that another try would meet again.
+func (a *attempt) unasked() bool {
+	if v := a.verdict(); v.answered || v.fatal != nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.unlock()
+	if a.phase != undoing {
+		return false
+	}
+	return !slices.ContainsFunc(a.lanes, func(l lane) bool { return l.touched })
 }
 
 func countOutcome(votes []backend.Vote, o backend.Outcome) int {
