@@ -13,19 +13,33 @@ import (
 
 // hello says hello to the node. One that restarted and is marked as durable is
 // trusted, and votes at once, if it is seen to write everything to disk before it
-// answers; else it is put in quarantine like any other.
+// answers; else it is put in quarantine like any other. One that has ceased to do so
+// loses the mark while it still votes: what it does after the restart says nothing of
+// what it did before.
 func (p *peer) hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
 	reply, err := p.node.Hello(ctx, h)
+	if err == nil && reply.Durable && reply.Standing == node.StandingOK && h.Intent == node.Greet {
+		var u *backend.UnfitError
+		if why := p.notDurable(ctx); errors.As(why, &u) && u.Reason == backend.UnfitPersistence {
+			p.tellNotDurable(ctx, why)
+			h.Intent = node.Unvouch
+			return p.node.Hello(ctx, h)
+		}
+	}
 	if err != nil || reply.Standing != node.StandingDurable || h.Intent == node.Look {
 		return reply, err
 	}
 	h.Intent, h.Suspect = node.Trust, reply.Guard
 	if why := p.notDurable(ctx); why != nil {
 		h.Intent = node.Suspect
-		p.backend.cfg.Logger.Log(ctx, slog.LevelWarn, "redlock: a node that is marked as durable is not",
-			"node", p.node.Name(), "reason", why)
+		p.tellNotDurable(ctx, why)
 	}
 	return p.node.Hello(ctx, h)
+}
+
+func (p *peer) tellNotDurable(ctx context.Context, why error) {
+	p.backend.cfg.Logger.Log(ctx, slog.LevelWarn, "redlock: a node that is marked as durable is not",
+		"node", p.node.Name(), "reason", why)
 }
 
 // notDurable asks the node whether it forgets.
