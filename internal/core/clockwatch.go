@@ -12,6 +12,8 @@ const (
 	// goodReading is how sure a reading of a node's clock should be to be compared
 	// with for a while.
 	goodReading = 50 * time.Millisecond
+	// surerWithin is how long a good reading may be replaced by a surer one.
+	surerWithin = time.Second
 )
 
 // ClockWatch notices when the clock of a node moves: jumps, stands still, or runs
@@ -54,14 +56,23 @@ func (w *ClockWatch) Observe(sent, received Instant, micros int64) time.Duration
 		moved = lo - w.hi
 	case w.lo-hi > allowed:
 		moved = hi - w.lo
-	case age < w.window && 2*(hi-lo) >= w.hi-w.lo, age < 2*w.window && hi-lo > goodReading && hi-lo > w.hi-w.lo:
-		return 0 // a reading that is not much surer would only follow a slow movement
+	case age < w.window && !w.surer(hi-lo, age), age < 2*w.window && hi-lo > goodReading && hi-lo > w.hi-w.lo:
+		return 0
 	}
 	w.at, w.lo, w.hi = received, lo, hi
 	if moved != 0 {
 		w.steady = received.Add(w.window)
 	}
 	return moved
+}
+
+// surer reports whether a reading in doubt by that much is to take the place of the
+// one compared with, although that is not old. Soon after it any much surer one is;
+// later only if that was a bad one: else the comparison would follow a clock that
+// runs fast.
+func (w *ClockWatch) surer(doubt, age time.Duration) bool {
+	had := w.hi - w.lo
+	return 2*doubt < had && (age < surerWithin || had > goodReading)
 }
 
 // Suspect is how much longer, at now, the clock must not move for the node to be
