@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,9 @@ func TestB35OneCallPerAcquire(t *testing.T) {
 			break
 		}
 	}
-	if len(client) != 2 {
+	// A release that is answered late is sent once more.
+	acquires := slices.DeleteFunc(client, func(call string) bool { return strings.Contains(call, ` "d" `) })
+	if len(acquires) != 1 || !strings.Contains(acquires[0], ` "A" `) {
 		t.Errorf("an acquire and a release are the calls %q", client)
 	}
 	if len(writes) == 0 || !strings.Contains(writes[0], `"SET"`) ||
