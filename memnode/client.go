@@ -27,51 +27,37 @@ func (c *Client) Name() string { return c.node.Name() }
 
 // Hello introduces the client to the node.
 func (c *Client) Hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Hello(ctx, h)
+	return through(ctx, c, (*Node).Hello, h)
 }
 
 // Watch says how long the node's quarantine has been watched, and may end it.
 func (c *Client) Watch(ctx context.Context, w node.Watch) (node.WatchReply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Watch(ctx, w)
+	return through(ctx, c, (*Node).Watch, w)
 }
 
 // Tokens asks for the largest number given out.
 func (c *Client) Tokens(ctx context.Context, t node.Tokens) (node.TokensReply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Tokens(ctx, t)
+	return through(ctx, c, (*Node).Tokens, t)
 }
 
 // Configure gives the node another configuration.
 func (c *Client) Configure(ctx context.Context, conf node.Configure) (node.ConfigureReply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Configure(ctx, conf)
+	return through(ctx, c, (*Node).Configure, conf)
 }
 
 // Call carries out a batch.
 func (c *Client) Call(ctx context.Context, call *node.Call) (*node.Reply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Call(ctx, call)
+	return through(ctx, c, (*Node).Call, call)
 }
 
 // Scan returns a page of the names of leases.
 func (c *Client) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Scan(ctx, s)
+	return through(ctx, c, (*Node).Scan, s)
 }
 
 // Examine asks the node about itself.
 func (c *Client) Examine(ctx context.Context, e node.Exam) (node.ExamReply, error) {
-	ctx, stop := c.whileOpen(ctx)
-	defer stop()
-	return c.node.Examine(ctx, e)
+	return through(ctx, c, (*Node).Examine, e)
 }
 
 // Close ends the calls of this client that are under way. What has been sent is
@@ -79,6 +65,13 @@ func (c *Client) Examine(ctx context.Context, e node.Exam) (node.ExamReply, erro
 func (c *Client) Close() error {
 	c.end()
 	return nil
+}
+
+// through asks the node, and gives up when the connection is closed.
+func through[Q, R any](ctx context.Context, c *Client, ask func(*Node, context.Context, Q) (R, error), question Q) (R, error) {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return ask(c.node, ctx, question)
 }
 
 // whileOpen returns a child of ctx that ends when the client is closed.
