@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"example.com/redlock/backend"
+	"example.com/redlock/internal/answer"
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -245,16 +246,9 @@ func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 	l := &a.lanes[t.lane]
 	l.vote = vote(l.vote.Node, ans, at.Sub(t.sent))
 	l.freed = ans.Code != node.Granted
-	ev := core.Event{Kind: core.Refused, Node: t.lane}
-	switch ans.Code {
-	case node.Granted:
-		a.byClock = a.byClock || ans.ByClock
-		ev = core.Event{Kind: core.Granted, Node: t.lane, Sent: t.sent, Token: ans.Token}
-	case node.NoGuard, node.Stale, node.Failed:
-		ev.Kind = core.Unsent // the node ran nothing of it
-	}
+	a.byClock = a.byClock || ans.ByClock
 	if a.phase == voting || a.phase == undoing {
-		a.step(at, ev)
+		a.step(at, answer.Vote(ans, t.lane, t.sent))
 		return
 	}
 	if ans.Code != node.Granted {
@@ -286,12 +280,8 @@ func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 	if t.sent != 0 {
 		l.vote.Took = at.Sub(t.sent)
 	}
-	ev := core.Event{Kind: core.Unsent, Node: t.lane}
-	if sent {
-		ev.Kind = core.Silent
-	}
 	if a.phase == voting || a.phase == undoing {
-		a.step(at, ev)
+		a.step(at, answer.NoVote(t.lane, sent))
 	}
 	if a.phase == voting && errors.Is(err, backend.ErrMismatch) {
 		// Somebody runs these nodes under another configuration: the quorums of
@@ -302,14 +292,9 @@ func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 
 // raised takes in the outcome of a raise.
 func (a *attempt) raised(t *task, ok bool, at core.Instant) {
-	if a.phase != voting && a.phase != undoing {
-		return
+	if a.phase == voting || a.phase == undoing {
+		a.step(at, answer.Raise(t.lane, ok))
 	}
-	kind := core.RaiseFailed
-	if ok {
-		kind = core.Raised
-	}
-	a.step(at, core.Event{Kind: kind, Node: t.lane})
 }
 
 // step moves the round on and carries out what it wants.

@@ -8,6 +8,7 @@ import (
 
 	"example.com/redlock/backend"
 	"example.com/redlock/fence"
+	"example.com/redlock/internal/answer"
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -165,44 +166,22 @@ func (a *attempt) renewing() bool {
 
 // renewed takes in the answer to an extension or a join.
 func (a *attempt) renewed(t *task, ans node.Answer, at core.Instant) {
-	ev := core.RenewalEvent{Node: t.lane, Sent: t.sent}
-	join := t.op.Kind == node.Join
-	switch {
-	case join && ans.Code == node.Done:
-		ev.Kind = core.Joined
-	case join:
-		ev.Kind = core.NotJoined
-	case ans.Code == node.Done:
-		ev.Kind = core.Extended
-	case ans.Code == node.Absent:
-		ev.Kind = core.Missing
-	case ans.Code == node.Broken && ans.Holder == a.id:
-		ev.Kind = core.Refusing
-	case ans.Code == node.Failed || ans.Code == node.NoGuard:
-		ev.Kind = core.Unanswered
-	default:
-		ev.Kind = core.Taken
-	}
 	l := &a.lanes[t.lane]
 	if t.sent < l.heard {
 		return // overtaken on its way back: what is known of the node is newer
 	}
 	l.heard = t.sent
 	l.vote = vote(l.vote.Node, ans, at.Sub(t.sent))
-	a.stepRenewal(at, ev)
+	a.stepRenewal(at, answer.Renewal(t.op, ans, t.lane, t.sent))
 }
 
 func (a *attempt) notRenewed(t *task, err error, at core.Instant) {
-	kind := core.Unanswered
-	if t.op.Kind == node.Join {
-		kind = core.NotJoined
-	}
 	l := &a.lanes[t.lane]
 	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
 	if err != nil {
 		l.vote.Outcome = backend.OutcomeFailed
 	}
-	a.stepRenewal(at, core.RenewalEvent{Kind: kind, Node: t.lane})
+	a.stepRenewal(at, answer.NoRenewal(t.op.Kind, t.lane))
 }
 
 // stepRenewal moves the renewal on. An answer may be to an earlier renewal: what

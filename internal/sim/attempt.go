@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/redlock/internal/answer"
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -201,12 +202,8 @@ func (a *attempt) fail(t *task, sent, again bool) {
 	l.task = nil
 	switch t.op.Kind {
 	case node.Acquire, node.Replace:
-		ev := core.Event{Kind: core.Unsent, Node: t.lane}
-		if sent {
-			ev.Kind = core.Silent
-		}
 		l.void = !sent
-		a.step(ev)
+		a.step(answer.NoVote(t.lane, sent))
 	case node.Raise:
 		a.raiseOver(t, false)
 	case node.Extend, node.Join:
@@ -219,17 +216,12 @@ func (a *attempt) fail(t *task, sent, again bool) {
 
 // voted takes in the answer to the request for a vote.
 func (a *attempt) voted(t *task, ans node.Answer) {
-	a.lanes[t.lane].vote = ans
-	a.lanes[t.lane].freed = ans.Code != node.Granted
-	ev := core.Event{Kind: core.Refused, Node: t.lane}
-	switch ans.Code {
-	case node.Granted:
-		a.byClock = a.byClock || ans.ByClock
-		ev = core.Event{Kind: core.Granted, Node: t.lane, Sent: t.sent, Token: ans.Token}
-	case node.NoGuard, node.Stale, node.Failed:
-		ev.Kind = core.Unsent // the node ran nothing of it
-		a.lanes[t.lane].void = true
-	}
+	l := &a.lanes[t.lane]
+	ev := answer.Vote(ans, t.lane, t.sent)
+	l.vote = ans
+	l.freed = ans.Code != node.Granted
+	l.void = l.void || ev.Kind == core.Unsent
+	a.byClock = a.byClock || ans.ByClock
 	switch {
 	case a.phase == voting || a.phase == undoing:
 		if a.phase == undoing && ans.Code == node.Granted {
@@ -249,12 +241,8 @@ func (a *attempt) voted(t *task, ans node.Answer) {
 }
 
 func (a *attempt) raiseOver(t *task, ok bool) {
-	kind := core.RaiseFailed
-	if ok {
-		kind = core.Raised
-	}
 	a.client.counts.either(ok, "raise: done", "raise: failed")
-	a.step(core.Event{Kind: kind, Node: t.lane})
+	a.step(answer.Raise(t.lane, ok))
 }
 
 // step moves the round on and carries out what it wants.

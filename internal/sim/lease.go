@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/redlock/internal/answer"
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -136,33 +137,11 @@ func (a *attempt) renew() {
 
 // renewed takes in the answer to an extension or a join.
 func (a *attempt) renewed(t *task, ans node.Answer) {
-	ev := core.RenewalEvent{Node: t.lane, Sent: t.sent}
-	join := t.op.Kind == node.Join
-	switch {
-	case join && ans.Code == node.Done:
-		ev.Kind = core.Joined
-	case join:
-		ev.Kind = core.NotJoined
-	case ans.Code == node.Done:
-		ev.Kind = core.Extended
-	case ans.Code == node.Absent:
-		ev.Kind = core.Missing
-	case ans.Code == node.Broken && ans.Holder == a.id:
-		ev.Kind = core.Refusing
-	case ans.Code == node.Failed || ans.Code == node.NoGuard:
-		ev.Kind = core.Unanswered
-	default:
-		ev.Kind = core.Taken
-	}
-	a.stepRenewal(ev)
+	a.stepRenewal(answer.Renewal(t.op, ans, t.lane, t.sent))
 }
 
 func (a *attempt) notRenewed(t *task) {
-	kind := core.Unanswered
-	if t.op.Kind == node.Join {
-		kind = core.NotJoined
-	}
-	a.stepRenewal(core.RenewalEvent{Kind: kind, Node: t.lane})
+	a.stepRenewal(answer.NoRenewal(t.op.Kind, t.lane))
 }
 
 var renewalNames = map[core.RenewalEventKind]string{

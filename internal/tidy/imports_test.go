@@ -22,14 +22,15 @@ var mayImport = map[string][]string{
 	"backend/backendtest":      {"backend", "fence"},
 	"internal/core":            {"fence"},
 	"internal/node":            {"fence"},
+	"internal/answer":          {"internal/core", "internal/node"},
 	"internal/nodemodel":       {"fence", "internal/node"},
 	"internal/monotime":        {"internal/core"},
 	"internal/tidy":            {},
 	"internal/rename":          {},
-	"quorum":                   {"fence", "backend", "internal/core", "internal/node", "internal/monotime"},
+	"quorum":                   {"fence", "backend", "internal/core", "internal/node", "internal/answer", "internal/monotime"},
 	"redisnode":                {"fence", "internal/node"},
 	"memnode":                  {"fence", "internal/node", "internal/nodemodel", "internal/core"},
-	"internal/sim":             {"fence", "internal/node", "internal/nodemodel", "internal/core"},
+	"internal/sim":             {"fence", "internal/node", "internal/nodemodel", "internal/core", "internal/answer"},
 	".":                        {"fence", "backend", "quorum", "redisnode"},
 	"locktest":                 {".", "backend", "quorum", "memnode", "fence"},
 
@@ -106,7 +107,7 @@ func within(module, importPath string) (dir string, ours bool) {
 }
 
 // pure are the packages that decide and never do.
-var pure = []string{"internal/core", "internal/node", "internal/nodemodel"}
+var pure = []string{"internal/core", "internal/node", "internal/answer", "internal/nodemodel"}
 
 // impure says why a pure package may not import a package, or anything below
 // it.
