@@ -60,8 +60,6 @@ type lane struct {
 	touched bool
 	// freed: the node has answered since that it does not.
 	freed bool
-	// heard is when the newest extension or join that was answered was sent.
-	heard core.Instant
 	vote  backend.Vote
 }
 

@@ -25,16 +25,14 @@ var (
 // lease is the part of an attempt that begins when its round is won. All of it
 // is guarded by the attempt's lock.
 type lease struct {
-	holding core.Holding
-	token   fence.Token
-	byClock bool // the order of token rests on a node's clock
-	renewal *core.Renewal
-	// renewalBegun is when the renewal under way, or the last one, began.
-	renewalBegun core.Instant
-	noRenew      bool
-	renewTimer   *time.Timer
-	endTimer     *time.Timer
-	lostErr      error
+	holding    core.Holding
+	token      fence.Token
+	byClock    bool          // the order of token rests on a node's clock
+	renewal    *core.Renewal // under way, or the last one
+	noRenew    bool
+	renewTimer *time.Timer
+	endTimer   *time.Timer
+	lostErr    error
 	// extenders wait for the renewal under way.
 	extenders []chan error
 }
@@ -45,7 +43,6 @@ func (a *attempt) win() {
 	a.holding = a.round.Holding()
 	a.token = fence.Token(a.round.Token())
 	a.noRenew = a.req.NoRenew
-	a.renewalBegun = a.begun
 	now := a.backend.clock.Now()
 	a.endTimer = time.AfterFunc(a.holding.Until().Sub(now), a.checkEnd)
 	if !a.noRenew {
@@ -72,15 +69,12 @@ func (a *attempt) checkEnd() {
 // of one that has ended.
 func (a *attempt) checkHeld() error {
 	if a.phase == holding {
-		now := a.backend.clock.Now()
-		switch {
-		case a.holding.Lost(now):
-			if a.holding.HeldCount() < a.backend.cfg.Quorum {
-				a.lose(errForgotten)
-			} else {
-				a.lose(errPassed)
-			}
-		case a.holding.Doomed():
+		switch a.holding.Ending(a.backend.clock.Now()) {
+		case core.Forgotten:
+			a.lose(errForgotten)
+		case core.Passed:
+			a.lose(errPassed)
+		case core.Broken:
 			a.lose(errBroken)
 		default:
 			a.rearm()
@@ -154,8 +148,7 @@ func (a *attempt) beginRenewal() {
 	if a.checkHeld() != nil || a.renewing() {
 		return
 	}
-	a.renewalBegun = a.backend.clock.Now()
-	renewal, effects := core.NewRenewal(len(a.lanes), a.req.TTL)
+	renewal, effects := core.NewRenewal(a.backend.clock.Now(), len(a.lanes), a.req.TTL)
 	a.renewal = renewal
 	a.applyRenewal(effects)
 }
@@ -166,11 +159,10 @@ func (a *attempt) renewing() bool {
 
 // renewed takes in the answer to an extension or a join.
 func (a *attempt) renewed(t *task, ans node.Answer, at core.Instant) {
-	l := &a.lanes[t.lane]
-	if t.sent < l.heard {
-		return // overtaken on its way back: what is known of the node is newer
+	if !a.holding.News(t.lane, t.sent) {
+		return
 	}
-	l.heard = t.sent
+	l := &a.lanes[t.lane]
 	l.vote = vote(l.vote.Node, ans, at.Sub(t.sent))
 	a.stepRenewal(at, answer.Renewal(t.op, ans, t.lane, t.sent))
 }
@@ -228,20 +220,18 @@ func (a *attempt) applyRenewal(effects []core.RenewalEffect) {
 
 // renewalDecided reports a renewal and arranges the next one.
 func (a *attempt) renewalDecided(v core.Verdict, at core.Instant) {
-	took := at.Sub(a.renewalBegun)
+	took := at.Sub(a.renewal.Begun())
 	event := backend.Event{Kind: backend.EventExtended, Name: a.req.Name, Token: a.token, Took: took}
-	next := a.renewalBegun.Add(core.RenewEvery(a.req.TTL, random()))
 	if v == core.Lost {
 		event.Kind = backend.EventExtendFailed
 		event.Err = &backend.QuorumError{
 			Op: "extend", Name: a.req.Name, Need: a.backend.cfg.Quorum, Votes: a.votes(),
 			Reasons: []error{backend.ErrNoQuorum},
 		}
-		next = at.Add(core.RenewAgain(a.holding.Until().Sub(at), random()))
 	}
 	a.tellExtenders(event.Err)
 	if !a.noRenew {
-		a.renewTimer.Reset(max(next.Sub(at), 0))
+		a.renewTimer.Reset(max(a.renewal.Next(at, &a.holding, random()).Sub(at), 0))
 	}
 	a.later(func() { a.backend.emit(event) })
 }

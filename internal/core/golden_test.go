@@ -175,7 +175,7 @@ func (w *world) at(a args, now Instant, what string) string {
 	case what == "give-up":
 		return roundResult(w.round, w.round.GiveUp())
 	case what == "renew":
-		renewal, effects := NewRenewal(w.cfg.Nodes, w.cfg.TTL)
+		renewal, effects := NewRenewal(now, w.cfg.Nodes, w.cfg.TTL)
 		w.renewal = renewal
 		return w.renewalResult(now, effects)
 	case what == "look":
@@ -239,7 +239,7 @@ func (w *world) leaseResult(now Instant) string {
 	if w.holding.Lost(now) {
 		s += " lost"
 	}
-	if w.holding.Doomed() {
+	if w.holding.doomed() {
 		s += " doomed"
 	}
 	return s

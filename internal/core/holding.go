@@ -49,6 +49,8 @@ type member struct {
 	// until is the send time of the last acknowledged operation plus its lease
 	// time. Zero while the node does not count.
 	until Instant
+	// heard is when the newest extension or join that it answered was sent.
+	heard Instant
 }
 
 // NewHolding returns a lease over n nodes that none has granted yet.
@@ -74,10 +76,22 @@ func (h *Holding) Ack(now Instant, node int, sent Instant, ttl time.Duration) {
 // extended proves that nobody held in between.
 func (h *Holding) Join(node int) { h.members[node].held = true }
 
+// News notes that a node has answered an extension or a join sent at sent, and
+// reports whether that tells anything: an answer that was overtaken on its way back
+// does not, what is known of the node is newer.
+func (h *Holding) News(node int, sent Instant) bool {
+	m := &h.members[node]
+	if sent < m.heard {
+		return false
+	}
+	m.heard = sent
+	return true
+}
+
 // Vanish notes that a node no longer has the lease. The validity falls back to
 // what the remaining nodes give: the node may already vote for a rival.
 func (h *Holding) Vanish(now Instant, node int) {
-	h.members[node] = member{}
+	h.members[node] = member{heard: h.members[node].heard}
 	if h.until != 0 {
 		h.until = min(h.until, h.computed())
 		h.lost = h.lost || h.until <= now
@@ -101,9 +115,9 @@ func (h *Holding) HeldCount() int {
 	return count
 }
 
-// Doomed reports whether a quorum can never be extended again, because too
+// doomed reports whether a quorum can never be extended again, because too
 // many nodes refuse.
-func (h *Holding) Doomed() bool {
+func (h *Holding) doomed() bool {
 	broken := 0
 	for _, m := range h.members {
 		if m.broken {
@@ -122,6 +136,33 @@ func (h *Holding) Lost(now Instant) bool {
 		h.lost = true
 	}
 	return h.lost
+}
+
+// Ending says why a lease can no longer be held.
+type Ending uint8
+
+// The endings of a lease. Zero is none.
+const (
+	// Forgotten: fewer nodes than a quorum still have it.
+	Forgotten Ending = 1 + iota
+	// Passed: its validity has.
+	Passed
+	// Broken: so many nodes refuse that a quorum can never be extended again. The
+	// holder learns of it while its validity lasts.
+	Broken
+)
+
+// Ending returns why the lease can no longer be held at now, or zero.
+func (h *Holding) Ending(now Instant) Ending {
+	switch {
+	case h.Lost(now) && h.HeldCount() < h.quorum:
+		return Forgotten
+	case h.Lost(now):
+		return Passed
+	case h.doomed():
+		return Broken
+	}
+	return 0
 }
 
 // computed applies the rule to what the members have acknowledged.

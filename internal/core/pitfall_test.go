@@ -98,7 +98,7 @@ func TestB36DerivedTimesAreNeverZero(t *testing.T) {
 					}
 				}
 			}
-			if got := RenewAgain(d, rnd); got < time.Millisecond {
+			if got := renewAgain(d, rnd); got < time.Millisecond {
 				t.Fatalf("renew again with %v left: %v", d, got)
 			}
 		}

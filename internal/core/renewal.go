@@ -35,6 +35,7 @@ type RenewalEvent struct {
 // has extended before the old validity ended: then the old quorum and the new
 // one were held at once, and nobody was in between.
 type Renewal struct {
+	begun   Instant
 	ttl     time.Duration
 	nodes   []renewalNode
 	verdict Verdict
@@ -64,16 +65,19 @@ type RenewalEffect struct {
 	Node int
 }
 
-// NewRenewal begins the renewal of a lease over n nodes: every node is asked to
+// NewRenewal begins, at now, the renewal of a lease over n nodes: every node is asked to
 // extend, also those that are not known to have the lease, since a silent node
 // may have granted it. The effects say so.
-func NewRenewal(n int, ttl time.Duration) (*Renewal, []RenewalEffect) {
-	r := &Renewal{ttl: ttl, nodes: make([]renewalNode, n), verdict: Pending}
+func NewRenewal(now Instant, n int, ttl time.Duration) (*Renewal, []RenewalEffect) {
+	r := &Renewal{begun: now, ttl: ttl, nodes: make([]renewalNode, n), verdict: Pending}
 	for i := range n {
 		r.effects = append(r.effects, RenewalEffect{Extend, i})
 	}
 	return r, r.effects
 }
+
+// Begun returns when the renewal began.
+func (r *Renewal) Begun() Instant { return r.begun }
 
 // Verdict returns what the renewal has come to.
 func (r *Renewal) Verdict() Verdict { return r.verdict }
@@ -144,6 +148,15 @@ func (r *Renewal) join() {
 	}
 }
 
+// Next returns when, after a renewal of h that was decided at now, the next one
+// begins. rnd is any number.
+func (r *Renewal) Next(now Instant, h *Holding, rnd uint64) Instant {
+	if r.verdict == Lost {
+		return now.Add(renewAgain(h.Until().Sub(now), rnd))
+	}
+	return r.begun.Add(RenewEvery(r.ttl, rnd))
+}
+
 // RenewEvery is how long after a successful renewal the next one begins: a
 // third of the TTL leaves time for two more if it fails. rnd, any number,
 // takes up to a tenth off, so that leases taken together do not stay in step.
@@ -152,9 +165,9 @@ func RenewEvery(ttl time.Duration, rnd uint64) time.Duration {
 	return every - jitter(every/10, rnd)
 }
 
-// RenewAgain is how long after a failed renewal the next one begins, with left
+// renewAgain is how long after a failed renewal the next one begins, with left
 // of the validity remaining: sooner and sooner, as often as the time allows.
-func RenewAgain(left time.Duration, rnd uint64) time.Duration {
+func renewAgain(left time.Duration, rnd uint64) time.Duration {
 	pause := min(left/8, time.Second)
 	return max(pause-jitter(pause/4, rnd), time.Millisecond)
 }

@@ -89,6 +89,7 @@ renewal: refusing
 renewal: taken
 renewal: unanswered
 renewal: vanished
+renewal: answer overtaken
 renewal: won
 resume: lost
 resume: won

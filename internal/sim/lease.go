@@ -12,11 +12,10 @@ import (
 // lease is the part of an attempt that begins when its round is won, up to its
 // last release: see quorum/lease.go and quorum/release.go.
 type lease struct {
-	holding      core.Holding
-	token        uint64
-	hold         *Hold // what its holder believes
-	renewal      *core.Renewal
-	renewalBegun core.Instant
+	holding core.Holding
+	token   uint64
+	hold    *Hold // what its holder believes
+	renewal *core.Renewal
 	// endTimer and renewTimer count how often the timers were set: the last
 	// setting counts.
 	endTimer, renewTimer int
@@ -35,7 +34,6 @@ func (a *attempt) win() {
 	a.phase = holding
 	a.holding = a.round.Holding()
 	a.token = a.round.Token()
-	a.renewalBegun = a.begun
 	a.hold = &Hold{
 		Name: a.req.name, Client: c.index, Token: a.token, ByClock: a.byClock,
 		Called: a.begun, Start: c.now, Deadline: a.holding.Until(),
@@ -85,13 +83,12 @@ func (a *attempt) checkHeld() bool {
 	if a.phase != holding {
 		return false
 	}
-	c := a.client
-	switch {
-	case a.holding.Lost(c.now) && a.holding.HeldCount() < c.cfg.Quorum:
+	switch a.holding.Ending(a.client.now) {
+	case core.Forgotten:
 		a.lose("lease: forgotten")
-	case a.holding.Lost(c.now):
+	case core.Passed:
 		a.lose("lease: passed")
-	case a.holding.Doomed():
+	case core.Broken:
 		a.lose("lease: broken")
 	default:
 		a.rearm()
@@ -129,14 +126,17 @@ func (a *attempt) renew() {
 	if !a.checkHeld() || a.renewal != nil && a.renewal.Verdict() == core.Pending {
 		return
 	}
-	a.renewalBegun = a.client.now
-	renewal, effects := core.NewRenewal(len(a.lanes), a.req.ttl)
+	renewal, effects := core.NewRenewal(a.client.now, len(a.lanes), a.req.ttl)
 	a.renewal = renewal
 	a.applyRenewal(slices.Clone(effects))
 }
 
 // renewed takes in the answer to an extension or a join.
 func (a *attempt) renewed(t *task, ans node.Answer) {
+	if !a.holding.News(t.lane, t.sent) {
+		a.client.counts.add("renewal: answer overtaken")
+		return
+	}
 	a.stepRenewal(answer.Renewal(t.op, ans, t.lane, t.sent))
 }
 
@@ -165,11 +165,7 @@ func (a *attempt) stepRenewal(ev core.RenewalEvent) {
 	}
 	if after := a.renewal.Verdict(); after != before {
 		c.counts.add("renewal: " + after.String())
-		next := a.renewalBegun.Add(core.RenewEvery(a.req.ttl, c.rnd.Uint64()))
-		if after == core.Lost {
-			next = c.now.Add(core.RenewAgain(a.holding.Until().Sub(c.now), c.rnd.Uint64()))
-		}
-		a.renewAt(next)
+		a.renewAt(a.renewal.Next(c.now, &a.holding, c.rnd.Uint64()))
 	}
 	a.applyRenewal(effects)
 }
