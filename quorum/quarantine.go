@@ -33,7 +33,6 @@ type quarantine struct {
 	need   time.Duration
 	fenced bool // the change has not come to its end
 	stuck  bool // it cannot be lifted, which was said
-	tries  int  // to lift it
 }
 
 // quarantinedError is why a node does not vote, and for how long.
@@ -102,9 +101,8 @@ func (q *quarantine) err(now core.Instant) error {
 var errFenced = fmt.Errorf("%w: its configuration is being changed; if that was interrupted, run init --reconfigure again",
 	backend.ErrQuarantined)
 
-// serves reports whether the node does what k asks for while it does not vote:
-// a lease that it still has may be kept up.
-func (q *quarantine) serves(k node.Kind) bool { return !k.Guarded() || !k.Votes() && !q.blank }
+// serves reports whether the node does what k asks for while it does not vote.
+func (q *quarantine) serves(k node.Kind) bool { return k.InQuarantine(q.blank) }
 
 // newNonce returns a name for a quarantine.
 func newNonce() string {
@@ -239,14 +237,8 @@ func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, m
 		return false
 	}
 	reports := p.backend.tokenReports(ctx, p)
-	voting := 0
-	for _, r := range reports {
-		if r.Voting {
-			voting++
-		}
-	}
 	floor, sure, byClock := core.Floor(len(p.backend.peers), p.backend.cfg.Quorum, reports, clock.Time)
-	if !may(sure || q.kept, voting) {
+	if !may(sure || q.kept, core.Voting(reports)) {
 		return false
 	}
 	reply, err := p.node.Watch(ctx, node.Watch{
@@ -256,35 +248,22 @@ func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, m
 	return err == nil && (reply.Lifted || !reply.Known)
 }
 
-// maxLiftTries is how often the end of a quarantine is put off because a node
-// that should be able to tell its counters does not answer.
-const maxLiftTries = 3
-
 // mayLift reports whether the node may count on from its clock, if that is what
 // its floor rests on.
 func (p *peer) mayLift(sure bool, voting int) bool {
-	switch {
-	case sure:
-		return true
-	case p.backend.cfg.CounterOnly:
-		p.mu.Lock()
-		defer p.unlock()
-		if p.quarantine != nil && !p.quarantine.stuck {
-			p.quarantine.stuck = true
-			p.log(slog.LevelError, "redlock: node stays in quarantine: too few nodes can tell the tokens given out, and CounterOnly is set",
-				"node", p.node.Name())
-		}
-		return false
-	}
-	if voting >= p.backend.votingBut(p) {
-		return true
-	}
+	should := p.backend.votingBut(p) // looks at other peers, and so not under the lock of this one
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.quarantine != nil {
-		p.quarantine.tries++
+	defer p.unlock()
+	if p.quarantine == nil {
+		return true // somebody else has lifted it; the node will say so
 	}
-	return p.quarantine == nil || p.quarantine.tries >= maxLiftTries
+	lift := p.quarantine.Lift(sure, p.backend.cfg.CounterOnly, voting, should)
+	if lift == core.KeepUp && !p.quarantine.stuck {
+		p.quarantine.stuck = true
+		p.log(slog.LevelError, "redlock: node stays in quarantine: too few nodes can tell the tokens given out, and CounterOnly is set",
+			"node", p.node.Name())
+	}
+	return lift == core.LiftNow
 }
 
 // votingBut is how many other nodes vote, as far as is known.

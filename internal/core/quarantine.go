@@ -37,6 +37,7 @@ type Quarantine struct {
 	need   time.Duration
 	credit time.Duration
 	since  Instant // when credit was known
+	tries  int     // to lift it
 }
 
 // NewQuarantine returns a quarantine that has to last need.
@@ -63,6 +64,43 @@ func (q *Quarantine) Left(now Instant) time.Duration { return max(q.need-q.Credi
 // Need is how long it has to last.
 func (q *Quarantine) Need() time.Duration { return q.need }
 
+// MaxLiftTries is how often the end of a quarantine is put off because a node
+// that should be able to tell its counters does not answer.
+const MaxLiftTries = 3
+
+// Lift says what becomes of a quarantine that has lasted long enough.
+type Lift uint8
+
+// The decisions about the end of a quarantine.
+const (
+	// LiftNow: the node may vote.
+	LiftNow Lift = 1 + iota
+	// PutOff: another try may know the floor from counters.
+	PutOff
+	// KeepUp: too few nodes can tell the floor, and it must not rest on a clock.
+	KeepUp
+)
+
+// Lift decides whether the node may count on from its floor. If that is not sure,
+// it rests on the node's clock: the end is then put off while fewer nodes report
+// that they vote than should be able to, as far as is known, unless no clock may
+// decide anyway: counterOnly.
+func (q *Quarantine) Lift(sure, counterOnly bool, voting, should int) Lift {
+	switch {
+	case sure:
+		return LiftNow
+	case counterOnly:
+		return KeepUp
+	case voting >= should:
+		return LiftNow
+	}
+	q.tries++
+	if q.tries < MaxLiftTries {
+		return PutOff
+	}
+	return LiftNow
+}
+
 // TokenReport is what a node says of the numbers that it has given out.
 type TokenReport struct {
 	// Voting tells that the node votes: its counters have forgotten nothing.
@@ -71,6 +109,17 @@ type TokenReport struct {
 	Highest uint64
 	// ByClock tells that the counters began, after a loss, at the node's clock.
 	ByClock bool
+}
+
+// Voting is how many of those that report vote.
+func Voting(reports []TokenReport) int {
+	voting := 0
+	for _, r := range reports {
+		if r.Voting {
+			voting++
+		}
+	}
+	return voting
 }
 
 // Floor returns the number that a node of n which has lost its counters must
@@ -83,15 +132,11 @@ type TokenReport struct {
 // does the order of tokens: byClock. That is so as well if one of those that report
 // once began at its clock.
 func Floor(n, quorum int, others []TokenReport, clock int64) (floor uint64, sure, byClock bool) {
-	voting := 0
 	for _, r := range others {
 		floor = max(floor, r.Highest)
-		if r.Voting {
-			voting++
-			byClock = byClock || r.ByClock
-		}
+		byClock = byClock || r.Voting && r.ByClock
 	}
-	if voting < n-quorum+1 {
+	if Voting(others) < n-quorum+1 {
 		return max(floor, uint64(max(clock, 0))+uint64(clockFloor.Microseconds())), false, true
 	}
 	return floor, true, byClock

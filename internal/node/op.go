@@ -52,6 +52,10 @@ func (k Kind) Guarded() bool { return k.Votes() || k == Extend || k == Raise }
 // and undone it.
 func (k Kind) Votes() bool { return k == Acquire || k == Join || k == Replace }
 
+// InQuarantine reports whether a node in quarantine does what k asks for: a lease
+// that it still has may be kept up. A blank one has none, and no configuration.
+func (k Kind) InQuarantine(blank bool) bool { return !k.Guarded() || !k.Votes() && !blank }
+
 // Counts reports whether k moves the token counter of its shard.
 func (k Kind) Counts() bool {
 	return k == Acquire || k == Join || k == Raise || k == Replace

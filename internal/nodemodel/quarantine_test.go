@@ -117,6 +117,9 @@ func TestQuarantineKeepsUpLeases(t *testing.T) {
 			if a.Code != want[i] {
 				t.Errorf("blank %v, operation %d: %v, want %v", blank, i, a.Code, want[i])
 			}
+			if k := c.Ops[i].Kind; k.InQuarantine(blank) != (a.Code != node.NoGuard) {
+				t.Errorf("blank %v, kind %d: %v, and clients expect otherwise", blank, k, a.Code)
+			}
 		}
 	}
 }

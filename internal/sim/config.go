@@ -132,7 +132,7 @@ func (c Config) Patience(s Script) time.Duration {
 		}
 	}
 	if longest > 0 {
-		patience += 3*longest/2 + maxLiftTries*(watchQuarantineEvery+2*reportLimit)
+		patience += 3*longest/2 + core.MaxLiftTries*(watchQuarantineEvery+2*reportLimit)
 	}
 	return patience
 }

@@ -14,7 +14,6 @@ type quarantine struct {
 	*core.Quarantine
 	guard string // what the node shows: the quarantine by name
 	blank bool   // it has no configuration, and so no leases
-	tries int    // to lift it
 }
 
 const (
@@ -22,14 +21,11 @@ const (
 	watchQuarantineEvery = time.Second
 	// reportLimit is how long to wait for what the others have given out.
 	reportLimit = time.Second
-	// maxLiftTries is how often the end of a quarantine is put off because a node
-	// that should be able to tell its counters does not answer.
-	maxLiftTries = 3
 )
 
 // refuses reports whether the node would not do what k asks for, as it stands.
 func (p *peer) refuses(k node.Kind) bool {
-	return p.quarantine != nil && k.Guarded() && (k.Votes() || p.quarantine.blank)
+	return p.quarantine != nil && !k.InQuarantine(p.quarantine.blank)
 }
 
 // enterQuarantine takes in that the node does not vote.
@@ -117,29 +113,21 @@ func (p *peer) lift(q *quarantine) {
 // its floor rests on.
 func (p *peer) mayLift(q *quarantine, sure bool, reports []core.TokenReport) bool {
 	c := p.client
-	if sure {
-		return true
-	}
-	if c.cfg.CounterOnly {
-		c.counts.add("quarantine: kept up for want of counters")
-		c.stuck = c.stuck || c.calm
-		return false
-	}
-	voting, should := 0, 0
-	for i, other := range c.peers {
-		if reports[i].Voting {
-			voting++
-		}
+	should := 0
+	for _, other := range c.peers {
 		if other != p && other.ready && other.quarantine == nil {
 			should++
 		}
 	}
-	if voting >= should {
-		return true
+	lift := q.Lift(sure, c.cfg.CounterOnly, core.Voting(reports), should)
+	switch lift {
+	case core.KeepUp:
+		c.counts.add("quarantine: kept up for want of counters")
+		c.stuck = c.stuck || c.calm
+	case core.PutOff:
+		c.counts.add("quarantine: end put off")
 	}
-	q.tries++
-	c.counts.add("quarantine: end put off")
-	return q.tries >= maxLiftTries
+	return lift == core.LiftNow
 }
 
 // tokenReports asks all other nodes for the largest number they have given out.
