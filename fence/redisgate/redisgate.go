@@ -37,11 +37,16 @@ type Conn interface {
 // guard. Nothing was sent.
 var ErrBadKey = errors.New("redisgate: not a key of this gate")
 
+//go:embed scripts/common.lua
+var common string
+
 //go:embed scripts/open.lua
-var openScript string
+var openPart string
 
 //go:embed scripts/do.lua
-var doScript string
+var doPart string
+
+var openScript, doScript = common + openPart, common + doPart
 
 // Gate guards the keys of one hash tag. Its methods may be called from any
 // goroutine.
