@@ -84,6 +84,23 @@ func TestDifferentialEmbeddedServer(t *testing.T) {
 	})
 }
 
+// connect returns a connection to a server, and the node that is compared on it.
+func connect(t *testing.T, url, addr string) (rueidis.Client, *redisnode.Node) {
+	raw, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(raw.Close)
+	n, err := redisnode.Open(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return raw, n
+}
+
 // run drives a server and the model with the same operations. It restarts the
 // server now and then, a real one, which takes longer, less often.
 func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
@@ -100,19 +117,7 @@ func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
 	}
 	t.Logf("REDLOCK_SEED=%d", seed)
 
-	raw, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(raw.Close)
-	n, err := redisnode.Open(url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-
+	raw, n := connect(t, url, addr)
 	w := &world{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), raw: raw, node: n, restart: restart, embedded: isEmbedded,
 		model: nodemodel.New("?"), foreign: map[string]string{},

@@ -25,18 +25,7 @@ type scanner struct {
 }
 
 func newScanner(t *testing.T, url, addr string) *scanner {
-	raw, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysRESP2: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(raw.Close)
-	n, err := redisnode.Open(url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
+	raw, n := connect(t, url, addr)
 	return &scanner{t, raw, n, nodemodel.New("?")}
 }
 
