@@ -142,7 +142,8 @@ func (b *Backend) Limits() backend.Limits {
 }
 
 // Close ends renewals and waits, up to ctx, until every operation under way has
-// been answered or has fallen silent. Then it closes the connections.
+// been answered or has fallen silent. Then it closes the connections. What watches
+// over quarantines have to tell is waited for up to ctx, too.
 func (b *Backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	if b.isClosed() {
@@ -176,8 +177,22 @@ func (b *Backend) Close(ctx context.Context) error {
 	for _, p := range b.peers {
 		err = errors.Join(err, p.close())
 	}
-	b.watching.Wait() // their ctx has ended
+	awaitGroup(ctx, &b.watching) // their ctx has ended
 	return err
+}
+
+// awaitGroup waits for those in wg, but no longer than ctx: a logger or an observer
+// that does not return keeps the one who tells it something, and nobody else.
+func awaitGroup(ctx context.Context, wg *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 func (b *Backend) isClosed() bool { return b.closing.Err() != nil }

@@ -331,5 +331,5 @@ func (b *Backend) claimLast(ctx context.Context) {
 			wg.Go(func() { p.watch(ctx) })
 		}
 	}
-	wg.Wait()
+	awaitGroup(ctx, &wg)
 }
