@@ -24,7 +24,7 @@ const (
 	EventLost EventKind = "lost"
 	// EventReleased: a lease was given back; Err is what Release returned.
 	EventReleased EventKind = "released"
-	// EventVanished: a node no longer has a lease that it should have.
+	// EventVanished: a node lost a lease before its time.
 	EventVanished EventKind = "vanished"
 	// EventNodeUp and EventNodeDown: a node began or ceased to answer.
 	EventNodeUp   EventKind = "node up"

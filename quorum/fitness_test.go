@@ -261,3 +261,41 @@ func TestVotesWhileAskedAgain(t *testing.T) {
 		_ = b.Close(t.Context())
 	})
 }
+
+// A node has no vote for longer than a lease lasts. That it no longer has the lease
+// then is nothing to report.
+func TestALeaseEndsInItsTimeOnAnUnfitNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, liar, c, events := threeWithALiar(t)
+		l := mustTake(t, q, "x", "")
+		liar.say(evicting)
+		const renewed = 10 * time.Second // a third of the TTL, at most
+		time.Sleep(fitnessEvery + renewed + 31*time.Second)
+		if _, _, ok := c.Get("redlock:{x}"); ok {
+			t.Fatal("the node still has the lease")
+		}
+		liar.say(nil)
+		time.Sleep(3 * renewed) // it is greeted, found to have nothing, and joined
+		if _, _, ok := c.Get("redlock:{x}"); !ok {
+			t.Fatal("the node has not been joined")
+		}
+		reports := func() (n int) {
+			for _, e := range events.take() {
+				if e.Kind == backend.EventVanished {
+					n++
+				}
+			}
+			return n
+		}
+		if n := reports(); n != 0 {
+			t.Errorf("reported %d times as gone before its time", n)
+		}
+		c.Delete("redlock:{x}")
+		time.Sleep(renewed + time.Second)
+		if n := reports(); n != 1 {
+			t.Errorf("a lease that was deleted was reported %d times", n)
+		}
+		_ = l.Release(t.Context())
+		_ = q.Close(t.Context())
+	})
+}

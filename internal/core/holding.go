@@ -51,6 +51,9 @@ type member struct {
 	until Instant
 	// heard is when the newest extension or join that it answered was sent.
 	heard Instant
+	// ends is the earliest that the lease can end there by itself, also while the
+	// node does not count.
+	ends Instant
 }
 
 // NewHolding returns a lease over n nodes that none has granted yet.
@@ -63,7 +66,7 @@ func NewHolding(n, quorum int, ttl time.Duration, d Drift) Holding {
 // passed counts for nothing: a rival may have held the lease in between.
 func (h *Holding) Ack(now Instant, node int, sent Instant, ttl time.Duration) {
 	m := &h.members[node]
-	m.held = true
+	m.held, m.ends = true, max(m.ends, sent.Add(ttl))
 	if h.Lost(now) {
 		return
 	}
@@ -73,8 +76,11 @@ func (h *Holding) Ack(now Instant, node int, sent Instant, ttl time.Duration) {
 
 // Join notes that a node has stored the lease later than the others. It counts
 // from its next acknowledged extension on: until then only the quorum that
-// extended proves that nobody held in between.
-func (h *Holding) Join(node int) { h.members[node].held = true }
+// extended proves that nobody held in between. ends is the earliest that it can
+// end there by itself.
+func (h *Holding) Join(node int, ends Instant) {
+	h.members[node].held, h.members[node].ends = true, ends
+}
 
 // News notes that a node has answered an extension or a join sent at sent, and
 // reports whether that tells anything: an answer that was overtaken on its way back
@@ -89,13 +95,18 @@ func (h *Holding) News(node int, sent Instant) bool {
 }
 
 // Vanish notes that a node no longer has the lease. The validity falls back to
-// what the remaining nodes give: the node may already vote for a rival.
-func (h *Holding) Vanish(now Instant, node int) {
-	h.members[node] = member{heard: h.members[node].heard}
+// what the remaining nodes give: the node may already vote for a rival. It reports
+// whether that was early: where a node was not to be reached for long, or had no
+// vote, a lease ends in its time.
+func (h *Holding) Vanish(now Instant, node int) (early bool) {
+	m := h.members[node]
+	early = now < m.ends
+	h.members[node] = member{heard: m.heard}
 	if h.until != 0 {
 		h.until = min(h.until, h.computed())
 		h.lost = h.lost || h.until <= now
 	}
+	return early
 }
 
 // Break notes that a node refuses extensions from now on.

@@ -27,7 +27,7 @@ const (
 type RenewalEvent struct {
 	Kind RenewalEventKind
 	Node int
-	// Sent (Extended) is when the extension was asked for.
+	// Sent (Extended, Joined) is when it was asked for.
 	Sent Instant
 }
 
@@ -55,7 +55,7 @@ const (
 	Extend RenewalEffectKind = 1 + iota
 	// JoinNode stores the lease at Node, which does not have it.
 	JoinNode
-	// ReportVanished tells that Node lost a lease that it should have.
+	// ReportVanished tells that Node lost a lease before its time.
 	ReportVanished
 )
 
@@ -92,8 +92,7 @@ func (r *Renewal) Step(now Instant, h *Holding, ev RenewalEvent) []RenewalEffect
 		n.answer = Extended
 		h.Ack(now, ev.Node, ev.Sent, r.ttl)
 	case Missing, Taken:
-		if h.Held(ev.Node) {
-			h.Vanish(now, ev.Node)
+		if h.Held(ev.Node) && h.Vanish(now, ev.Node) {
 			r.effects = append(r.effects, RenewalEffect{ReportVanished, ev.Node})
 		}
 		n.answer = ev.Kind
@@ -101,7 +100,7 @@ func (r *Renewal) Step(now Instant, h *Holding, ev RenewalEvent) []RenewalEffect
 		h.Break(ev.Node)
 		n.answer = Refusing
 	case Joined:
-		h.Join(ev.Node)
+		h.Join(ev.Node, ev.Sent.Add(r.ttl))
 		n.answer = Joined
 		return r.effects
 	case NotJoined:
