@@ -193,7 +193,7 @@ type NodeState struct {
 	Node string
 	// Standing is "ok"; "new" for a node that is, or until now was, blank;
 	// "durable" for one that restarted, is marked as one that forgets nothing, and
-	// votes once a client has used it;
+	// votes once a client that may look whether it is so has used it;
 	// "quarantined" for one that may have forgotten leases, and does not vote for
 	// as long as Left says; "fenced" for one that does not vote until a change of
 	// configuration has come to its end; "outdated" for one that such a change has

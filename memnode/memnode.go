@@ -121,11 +121,13 @@ func (n *Node) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
 // disk unless Durable says so, and no other keys than its own.
 func (n *Node) Examine(ctx context.Context, _ node.Exam) (node.ExamReply, error) {
 	return ask(ctx, n, func(int64) node.ExamReply {
-		if !n.durable {
-			return node.ExamReply{}
+		enabled := "0"
+		if n.durable {
+			enabled = "1"
 		}
 		return node.ExamReply{
-			Info: map[string]string{"aof_enabled": "1"}, Config: map[string]string{"appendfsync": "always"},
+			Info:   map[string]string{"aof_enabled": enabled},
+			Config: map[string]string{"appendfsync": "always", "save": ""},
 		}
 	})
 }

@@ -338,6 +338,8 @@ const (
 	declare = "if it is new: redlock init"
 )
 
+const lookAtDurable = "let the user run CONFIG GET (+config|get), or run redlock init as one who may: then the node votes"
+
 func (f *facts) blankRemedy(n *nodeFacts) string {
 	if f.others(n) {
 		return "others have records, so this node has lost its memory or is new among them: " + waitOut
@@ -353,7 +355,11 @@ func checkQuarantine(f *facts, n *nodeFacts) backend.Finding {
 		if n.examErr != nil {
 			return unknown
 		}
-		if why := forgets(n.exam); why != nil {
+		why := forgets(n.exam)
+		if errors.Is(why, backend.ErrNotPermitted) {
+			return fails(why, lookAtDurable)
+		}
+		if why != nil {
 			q := &quarantinedError{left: core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, true)}
 			return fails(fmt.Errorf("%w after the first client has met it: it is marked as durable, and is not (%w)", q, why), waitOut)
 		}

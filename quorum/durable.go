@@ -13,28 +13,41 @@ import (
 
 // hello says hello to the node. One that restarted and is marked as durable is
 // trusted, and votes at once, if it is seen to write everything to disk before it
-// answers; else it is put in quarantine like any other. One that has ceased to do so
-// loses the mark while it still votes: what it does after the restart says nothing of
-// what it did before.
+// answers; if it is seen not to, it is put in quarantine like any other. Who cannot
+// see either leaves the node to those who can: without a vote, but without a
+// quarantine. One that has ceased to write loses the mark while it still votes: what
+// it does after the restart says nothing of what it did before.
 func (p *peer) hello(ctx context.Context, h node.Hello) (node.HelloReply, error) {
 	reply, err := p.node.Hello(ctx, h)
-	if err == nil && reply.Durable && reply.Standing == node.StandingOK && h.Intent == node.Greet {
-		var u *backend.UnfitError
-		if why := p.notDurable(ctx); errors.As(why, &u) && u.Reason == backend.UnfitPersistence {
-			p.tellNotDurable(ctx, why)
-			h.Intent = node.Unvouch
-			return p.node.Hello(ctx, h)
-		}
-	}
-	if err != nil || reply.Standing != node.StandingDurable || h.Intent == node.Look {
+	if err != nil || !reply.Durable {
 		return reply, err
 	}
-	h.Intent, h.Suspect = node.Trust, reply.Guard
-	if why := p.notDurable(ctx); why != nil {
-		h.Intent = node.Suspect
+	switch {
+	case reply.Standing == node.StandingOK && h.Intent == node.Greet:
+		why := p.notDurable(ctx)
+		if !isForgetful(why) {
+			return reply, nil
+		}
 		p.tellNotDurable(ctx, why)
+		h.Intent = node.Unvouch
+	case reply.Standing == node.StandingDurable && h.Intent != node.Look:
+		h.Intent, h.Suspect = node.Trust, reply.Guard
+		if why := p.notDurable(ctx); isForgetful(why) {
+			p.tellNotDurable(ctx, why)
+			h.Intent = node.Suspect
+		} else if why != nil {
+			return reply, why
+		}
+	default:
+		return reply, nil
 	}
 	return p.node.Hello(ctx, h)
+}
+
+// isForgetful tells whether why says that the node was seen to forget.
+func isForgetful(why error) bool {
+	var u *backend.UnfitError
+	return errors.As(why, &u) && u.Reason == backend.UnfitPersistence
 }
 
 func (p *peer) tellNotDurable(ctx context.Context, why error) {
@@ -57,7 +70,7 @@ func (p *peer) notDurable(ctx context.Context) error {
 func forgets(exam node.ExamReply) error {
 	switch {
 	case exam.Config == nil:
-		return notPermitted(errors.New("CONFIG GET appendfsync, which tells whether it is durable"))
+		return notPermitted(errors.New("CONFIG GET, which verifies that the node is durable"))
 	case exam.Info["aof_enabled"] != "1":
 		return unfit(backend.UnfitPersistence, "appendonly is not yes")
 	case exam.Config["appendfsync"] != "always":
