@@ -109,7 +109,7 @@ type Wait struct {
 	// Remaining is how long the holder's lease would last without renewal, 0
 	// if unknown.
 	Remaining time.Duration
-	// Err is what the last attempt met.
+	// Err is what the last attempt met, node by node if it is a *QuorumError.
 	Err error
 }
 

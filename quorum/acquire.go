@@ -200,7 +200,9 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 		w.notice(v)
 		return nil, w.failed(v, w.reasons(ctx)...)
 	}
-	b.emit(backend.Event{Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: v.reason()})
+	b.emit(backend.Event{
+		Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: w.failed(v, v.reason()),
+	})
 	if why := w.enough(v); why != nil {
 		return nil, w.failed(v, why)
 	}
@@ -260,7 +262,7 @@ const minSplit = 100 * time.Millisecond
 func (w *waiter) pause(ctx context.Context, v verdict) error {
 	if w.req.OnWait != nil {
 		w.req.OnWait(backend.Wait{
-			Attempts: w.tries + 1, Owner: v.owner, Remaining: max(v.remaining, 0), Err: v.reason(),
+			Attempts: w.tries + 1, Owner: v.owner, Remaining: max(v.remaining, 0), Err: w.failed(v, v.reason()),
 		})
 	}
 	timer := time.NewTimer(core.Backoff(w.tries, w.roundTook, v.held || v.quarantined, v.remaining, random()))

@@ -319,7 +319,11 @@ func checkDeclared(f *facts, n *nodeFacts) backend.Finding {
 	case "":
 		return unknown
 	case node.StandingNew:
-		return fails(&quarantinedError{blank: true, left: core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, f.others(n))}, f.blankRemedy(n))
+		e := &quarantinedError{why: whyNew, left: core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, f.others(n))}
+		if f.others(n) {
+			e.why = whyLost
+		}
+		return fails(e, f.blankRemedy(n))
 	}
 	return well("the node is not blank")
 }
@@ -360,7 +364,7 @@ func checkQuarantine(f *facts, n *nodeFacts) backend.Finding {
 			return fails(why, lookAtDurable)
 		}
 		if why != nil {
-			q := &quarantinedError{left: core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, true)}
+			q := &quarantinedError{why: whyRestarted, left: core.QuarantineTime(f.cfg.MaxTTL, f.cfg.DriftRate, true)}
 			return fails(fmt.Errorf("%w after the first client has met it: it is marked as durable, and is not (%w)", q, why), waitOut)
 		}
 		return well("none: the node restarted, and is durable")

@@ -83,7 +83,10 @@ func TestQuarantineSaysWhyAndWhatToDo(t *testing.T) {
 		{fenced: true, err: errFenced, text: "run init --reconfigure again", remedy: "run redlock init --reconfigure again"},
 	} {
 		if test.err == nil {
-			test.err = &quarantinedError{blank: test.blank, left: test.left}
+			test.err = &quarantinedError{why: whyRestarted, left: test.left}
+			if test.blank {
+				test.err = &quarantinedError{why: whyNew, left: test.left}
+			}
 		}
 		f := &facts{cfg: &Config{CounterOnly: test.counterOnly}}
 		n := &nodeFacts{blank: test.blank, fenced: test.fenced, quarantined: test.err, left: test.left}

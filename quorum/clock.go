@@ -42,7 +42,7 @@ func (p *peer) leaptSince(at core.Instant) bool { return p.leapt.Load() > int64(
 // unsteady returns why the node does not vote for its clock, or nil.
 func (p *peer) unsteady(now core.Instant) error {
 	if left := p.steady.Suspect(now); left > 0 {
-		return &quarantinedError{moved: p.moved, left: left}
+		return &quarantinedError{why: whyMoved(p.moved), left: left}
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (b *Backend) clockMoved(p *peer, m move) {
 		// is lost for want of votes does not ask them.
 		go other.recheck()
 	}
-	err := &quarantinedError{moved: m.by, left: b.cfg.MaxTTL}
+	err := &quarantinedError{why: whyMoved(m.by), left: b.cfg.MaxTTL}
 	b.cfg.Logger.Log(b.ctx, slog.LevelWarn, "redlock: the clock of a node moved; it does not vote until it has been steady",
 		"node", p.node.Name(), "by", m.by, "for", b.cfg.MaxTTL)
 	b.emit(backend.Event{Kind: backend.EventClockMoved, Node: p.node.Name(), Took: m.by, Err: err})

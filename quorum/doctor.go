@@ -118,8 +118,9 @@ func (p *peer) look(ctx context.Context) look {
 // quarantine works out how long the node will not vote.
 func (n *nodeFacts) quarantine(p *peer) {
 	if n.last.err == nil && n.last.reply.Standing == node.StandingQuarantined {
-		q, now := p.newQuarantine(n.last.reply), p.backend.clock.Awake()
-		n.quarantined, n.left, n.blank, n.fenced = q.err(now), q.Left(now), q.blank, q.fenced
+		q := p.newQuarantine(n.last.reply)
+		n.quarantined, n.left = p.backend.whyOut(q, true), q.Left(p.backend.clock.Awake())
+		n.blank, n.fenced = q.blank, q.fenced
 	}
 }
 

@@ -114,7 +114,7 @@ func (p *peer) greet() {
 		}
 		p.welcome(reply)
 		if p.quarantine != nil {
-			err = p.quarantine.err(p.backend.clock.Awake())
+			err = p.whyOut()
 			hopeless = p.drop(func(k node.Kind) bool { return !p.quarantine.serves(k) })
 		} else if err = p.unsteady(now); err != nil {
 			hopeless = p.drop(node.Kind.Guarded)

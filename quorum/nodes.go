@@ -115,8 +115,7 @@ func (p *peer) introduceAs(ctx context.Context, intent node.Intent) (backend.Nod
 // describeQuarantine says why and for how long the node does not vote.
 func (p *peer) describeQuarantine(s *backend.NodeState, r node.HelloReply) {
 	q := p.newQuarantine(r)
-	now := p.backend.clock.Awake()
-	s.Left, s.Err = q.Left(now), q.err(now)
+	s.Left, s.Err = q.Left(p.backend.clock.Awake()), p.backend.whyOut(q, true)
 	if q.fenced {
 		s.Standing, s.Left = standingFenced, 0
 	}

@@ -97,7 +97,7 @@ func (p *peer) unavailable(now core.Instant, t *task) error {
 	refusal := p.backend.review(p.refusal)
 	switch {
 	case p.ready && p.quarantine != nil && !p.quarantine.serves(t.op.Kind):
-		return p.quarantine.err(p.backend.clock.Awake())
+		return p.whyOut()
 	case p.steady.Suspect(now) > 0:
 		return p.unsteady(now)
 	case refusal != nil && now < p.greetAfter:

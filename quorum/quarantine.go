@@ -37,31 +37,37 @@ type quarantine struct {
 
 // quarantinedError is why a node does not vote, and for how long.
 type quarantinedError struct {
-	blank, stuck bool
-	conf         bool          // it was given another configuration
-	moved        time.Duration // its clock, if that is why
-	left         time.Duration
+	why  string
+	left time.Duration
+	// guessed tells that left may turn out to be less: nobody has told yet how long
+	// the leases may be that the node has forgotten.
+	guessed bool
+	stuck   bool // it lasts until other nodes vote
 }
 
 func (e *quarantinedError) Error() string {
-	if e.stuck {
-		return e.why()
+	switch left := e.left.Round(100 * time.Millisecond); {
+	case e.stuck:
+		return e.why
+	case e.guessed:
+		return fmt.Sprintf("%s; votes in %v at most", e.why, left)
+	default:
+		return fmt.Sprintf("%s; votes in %v", e.why, left)
 	}
-	return fmt.Sprintf("%s; votes in %v", e.why(), e.left.Round(100*time.Millisecond))
 }
 
-func (e *quarantinedError) why() string {
-	switch {
-	case e.moved != 0:
-		return fmt.Sprintf("clock moved by %v, so that leases end at the wrong time", e.moved.Round(time.Millisecond))
-	case e.stuck:
-		return "too few other nodes can tell the tokens given out, and CounterOnly is set"
-	case e.conf:
-		return "was given another configuration"
-	case e.blank:
-		return "blank: if it is new, declare it with init"
-	}
-	return "restarted, or was given other data"
+// Why nodes are in quarantine. To declare a blank node helps only if all are new.
+const (
+	whyRestarted = "restarted, or was given other data"
+	whyConf      = "was given another configuration"
+	whyLost      = "lost its data"
+	whyNew       = "blank: if it is new, declare it with init"
+	whyBlank     = "blank: new, or lost its data"
+	whyStuck     = "too few other nodes can tell the tokens given out, and CounterOnly is set"
+)
+
+func whyMoved(by time.Duration) string {
+	return fmt.Sprintf("clock moved by %v, so that leases end at the wrong time", by.Round(time.Millisecond))
 }
 
 func (e *quarantinedError) Unwrap() error { return backend.ErrQuarantined }
@@ -69,37 +75,82 @@ func (e *quarantinedError) Unwrap() error { return backend.ErrQuarantined }
 // isStuck reports whether err is a quarantine that lasts until other nodes vote.
 func isStuck(err error) bool {
 	var q *quarantinedError
-	return errors.As(err, &q) && q.stuck && q.left == 0
+	return errors.As(err, &q) && q.stuck
 }
 
 // inTheWay says which nodes the quarantine of keeps an attempt from a quorum, why,
 // and for how long.
 func inTheWay(votes []backend.Vote, left time.Duration) error {
 	var nodes []string
-	end := fmt.Sprintf("enough nodes vote in %v", left.Round(100*time.Millisecond))
+	var stuck, guessed bool
 	for _, v := range votes {
 		var q *quarantinedError
-		if !errors.As(v.Err, &q) {
-			continue
+		if errors.As(v.Err, &q) {
+			nodes = append(nodes, fmt.Sprintf("%s (%s)", v.Node, q.why))
+			stuck, guessed = stuck || q.stuck, guessed || q.guessed
 		}
-		nodes = append(nodes, fmt.Sprintf("%s (%s)", v.Node, q.why()))
-		if q.stuck && left == 0 {
-			end = "wait for other nodes, or end it with init --force"
-		}
+	}
+	end := fmt.Sprintf("enough nodes vote in %v", left.Round(100*time.Millisecond))
+	switch {
+	case stuck && left == 0:
+		end = "wait for other nodes, or end it with init --force"
+	case guessed:
+		end += " at most"
 	}
 	return fmt.Errorf("%w: %s; %s", backend.ErrQuarantined, strings.Join(nodes, ", "), end)
 }
 
-func (q *quarantine) err(now core.Instant) error {
-	if q.fenced {
+// whyOut returns why a node in the quarantine q does not vote. asked tells that the
+// other nodes have been asked whether they have records.
+func (b *Backend) whyOut(q *quarantine, asked bool) error {
+	e := &quarantinedError{why: whyRestarted, left: q.Left(b.clock.Awake())}
+	switch {
+	case q.fenced:
 		return errFenced
+	case q.stuck && e.left == 0:
+		e.why, e.stuck = whyStuck, true
+	case q.need > 0:
+		e.why = whyConf
+	case q.blank && b.seen.Load() != nil:
+		e.why = whyLost
+	case q.blank && asked:
+		e.why, e.guessed = whyNew, true
+	case q.blank:
+		e.why, e.guessed = whyBlank, true
 	}
-	return &quarantinedError{blank: q.blank, stuck: q.stuck, conf: q.need > 0, left: q.Left(now)}
+	return e
+}
+
+// whyOut returns why the node, which is in quarantine, does not vote.
+func (p *peer) whyOut() error {
+	asked := true
+	for _, other := range p.backend.peers {
+		if other == p {
+			continue
+		}
+		select {
+		case <-other.met:
+		default:
+			asked = false
+		}
+	}
+	return p.backend.whyOut(p.quarantine, asked)
 }
 
 // errFenced is why a node does not vote, however long one waits.
 var errFenced = fmt.Errorf("%w: its configuration is being changed; if that was interrupted, run init --reconfigure again",
 	backend.ErrQuarantined)
+
+// because says for the log what is waited for.
+func (q *quarantine) because() string {
+	switch {
+	case q.fenced:
+		return "because its configuration is being changed"
+	case q.need > 0:
+		return "because leases of another configuration may still be held"
+	}
+	return "because it may have forgotten leases"
+}
 
 // serves reports whether the node does what k asks for while it does not vote.
 func (q *quarantine) serves(k node.Kind) bool { return k.InQuarantine(q.blank) }
@@ -139,10 +190,9 @@ func (p *peer) enterQuarantine(r node.HelloReply) {
 	if p.quarantine == nil || p.quarantine.guard != r.Guard {
 		p.quarantine = p.newQuarantine(r)
 		clear(p.counters) // they begin anew above a floor, which may be below what they were
-		left, err := p.quarantine.Left(now), p.quarantine.err(now)
-		p.log(slog.LevelWarn, "redlock: node does not vote, because it may have forgotten leases",
-			"node", p.node.Name(), "reason", err)
-		p.tell(backend.Event{Kind: backend.EventNodeQuarantined, Took: left, Err: err})
+		err := p.whyOut()
+		p.log(slog.LevelWarn, "redlock: node does not vote, "+p.quarantine.because(), "node", p.node.Name(), "reason", err)
+		p.tell(backend.Event{Kind: backend.EventNodeQuarantined, Took: p.quarantine.Left(now), Err: err})
 	}
 	p.quarantine.Saw(now, time.Duration(r.Credit)*time.Millisecond)
 	p.armWatcher()

@@ -197,18 +197,16 @@ func faultText(err error) string {
 // say tells whether err is what a node said.
 func (f *faults) say(err error) bool { return len(f.at[faultText(err)]) > 0 }
 
-// String says each fault once, with how many nodes, or which one, have it.
+// String says each fault once, with the nodes that have it.
 func (f *faults) String() string {
 	var lines []string
 	for _, text := range f.texts {
 		at := f.at[text]
 		switch {
-		case len(at) == 1:
-			text = at[0] + ": " + text
-		case len(at) == f.nodes:
+		case len(at) == f.nodes && f.nodes > 1:
 			text = fmt.Sprintf("all %d nodes: %s", f.nodes, text)
 		default:
-			text = fmt.Sprintf("%d nodes: %s", len(at), text)
+			text = strings.Join(at, ", ") + ": " + text
 		}
 		lines = append(lines, text)
 	}

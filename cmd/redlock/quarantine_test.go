@@ -88,10 +88,13 @@ func TestRunWaitsForAQuarantine(t *testing.T) {
 	node := f.servers[0].Addr()
 	told := func(what, text string) {
 		t.Helper()
-		for _, want := range []string{node, "quarantine", "blank", "declare it with init", "vote in "} {
+		for _, want := range []string{node, "quarantine", "lost its data", "vote in "} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q: %s", what, want, text)
 			}
+		}
+		if strings.Contains(text, "init") {
+			t.Errorf("%s: others have records, and init declares nothing: %s", what, text)
 		}
 	}
 
@@ -113,7 +116,7 @@ func TestRunWaitsForAQuarantine(t *testing.T) {
 		return strings.Contains(p.stderr.String(), "node does not vote, because it may have forgotten leases (node="+node)
 	})
 	status := f.run("status")
-	if !regexp.MustCompile(regexp.QuoteMeta(node) + `\S* quarantined: blank.*votes in [012](\.\d)?s`).MatchString(status.stdout) {
+	if !regexp.MustCompile(regexp.QuoteMeta(node) + `\S* quarantined: lost its data; votes in [012](\.\d)?s`).MatchString(status.stdout) {
 		t.Errorf("status: %+v", status)
 	}
 	p.wantExit(0)
@@ -124,6 +127,55 @@ func TestRunWaitsForAQuarantine(t *testing.T) {
 	holder := startEnv(t, f.env, f.args("run", "n", "sh", "-c", "echo; exec sleep 1000")...)
 	holder.line()
 	f.run("run", "-n", "n", "true").want(t, exitHeld, "")
+}
+
+// A command that waits says for which nodes, and why.
+func TestRunSaysWhichNodesItWaitsFor(t *testing.T) {
+	t.Parallel()
+	f := newForgetful(t)
+	for _, s := range f.servers[1:] {
+		if err := s.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := f.run("run", "-w", "1", "n", "true")
+	r.want(t, 69, "")
+	line, _, _ := strings.Cut(r.stderr, "\n")
+	want := fmt.Sprintf(`1 of 3 nodes answered, need 2: %s/0, %s/0: `, f.servers[1].Addr(), f.servers[2].Addr())
+	if !strings.HasPrefix(line, "redlock: waiting (name=n ") || !strings.Contains(line, want) {
+		t.Errorf("%s\nwant %s", r.stderr, want)
+	}
+}
+
+// A durable node is marked in what status says, and a line still ends with ok.
+func TestStatusSaysWhichNodesAreDurable(t *testing.T) {
+	t.Parallel()
+	always := redisserver.StartN(t, 1, "--appendonly", "yes", "--appendfsync", "always")[0]
+	list := "--nodes=" + always.URL() + "," + redisserver.StartN(t, 1)[0].URL()
+	if r := run(t, "init", "--durable", list); !strings.Contains(r.stdout, "(durable) declared\n") || strings.Count(r.stdout, "(durable)") != 1 {
+		t.Errorf("init: %+v", r)
+	}
+	r := run(t, "status", list)
+	if want := always.Addr() + "/0 (durable) ok\n"; r.code != 0 || !strings.HasPrefix(r.stdout, want) || strings.Count(r.stdout, "durable") != 1 {
+		t.Errorf("%+v, want %q", r, want)
+	}
+	lines := strings.SplitAfter(run(t, "status", "--json", list).stdout, "\n")
+	for i, durable := range []bool{true, false} {
+		if n := decode[nodeLine](t, lines[i]); n.Durable != durable {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// A blank node among others with records is not told to be declared.
+func TestStatusOfANodeThatLostItsData(t *testing.T) {
+	t.Parallel()
+	f := newForgetful(t)
+	f.restart(1)
+	r := f.run("status")
+	if want := f.servers[1].Addr() + "/0 new: lost its data"; !strings.Contains(r.stdout, want) || strings.Contains(r.stdout, "declare") {
+		t.Errorf("%+v, want %q", r, want)
+	}
 }
 
 // A node that only short-lived commands ever look at votes again, after as much time as

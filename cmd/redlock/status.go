@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -45,6 +46,7 @@ type nodeLine struct {
 	RunID    string `json:"run_id"`
 	Version  string `json:"version"`
 	LeftMS   int64  `json:"quarantine_ms"`
+	Durable  bool   `json:"durable"`
 	Error    string `json:"error"`
 }
 
@@ -192,22 +194,37 @@ func (a *app) printVotes(w io.Writer, votes []redlock.Vote) error {
 }
 
 func (a *app) printNodes(nodes []redlock.NodeState) error {
+	inUse := slices.ContainsFunc(nodes, func(n redlock.NodeState) bool { return n.HasRecords })
 	for _, n := range nodes {
 		var err error
 		if a.json {
-			err = a.emit(nodeLine{n.Node, n.Standing, n.RunID, n.Version, n.Left.Milliseconds(), errorText(n.Err)})
-		} else if n.Err != nil {
-			_, err = fmt.Fprintf(a.out, "%s %s: %s\n", n.Node, n.Standing, faultText(n.Err))
-		} else if n.Standing == "new" {
-			_, err = fmt.Fprintf(a.out, "%s new: declare it with init\n", n.Node)
+			err = a.emit(nodeLine{n.Node, n.Standing, n.RunID, n.Version, n.Left.Milliseconds(), n.Durable, errorText(n.Err)})
 		} else {
-			_, err = fmt.Fprintf(a.out, "%s %s\n", n.Node, n.Standing)
+			_, err = fmt.Fprintln(a.out, nodeText(n, inUse))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// nodeText says in a line how a node is. inUse tells that others have records.
+func nodeText(n redlock.NodeState, inUse bool) string {
+	text := n.Node + " "
+	if n.Durable && n.Standing != "durable" {
+		text += "(durable) "
+	}
+	text += n.Standing // last, for grep, if there is nothing to say of it
+	switch {
+	case n.Err != nil:
+		text += ": " + faultText(n.Err)
+	case n.Standing == "new" && inUse:
+		text += ": lost its data; its quarantine begins with the first lock that is taken"
+	case n.Standing == "new":
+		text += ": declare it with init"
+	}
+	return text
 }
 
 // fitQuorum is an error if a lock could not be taken, as the nodes stand. Its

@@ -114,10 +114,10 @@ func (a *app) sayWait(name string) func(redlock.Wait) {
 		case errors.Is(w.Err, redlock.ErrHeld):
 			attrs = append(attrs, "owner", w.Owner)
 		case w.Err != nil:
-			attrs = append(attrs, "error", strings.TrimPrefix(w.Err.Error(), "redlock: "))
+			attrs = append(attrs, "error", w.Err)
 		}
 		// The text of an error differs each time, by how long nodes took.
-		now := fmt.Sprint(w.Owner, errors.Is(w.Err, redlock.ErrHeld))
+		now := fmt.Sprint(w.Owner, errors.Is(w.Err, redlock.ErrHeld), errors.Is(w.Err, redlock.ErrQuarantined))
 		if now == said {
 			return
 		}

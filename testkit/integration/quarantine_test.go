@@ -186,7 +186,7 @@ func TestAWaitForAQuarantineSaysSo(t *testing.T) {
 	ns.restartEmpty(0)
 	told := func(what, text string) {
 		t.Helper()
-		for _, want := range []string{ns.servers[0].Addr(), "quarantine", "blank", "declare it with init", " in "} {
+		for _, want := range []string{ns.servers[0].Addr(), "quarantine", "lost its data", " in "} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q: %s", what, want, text)
 			}
