@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os/exec"
@@ -267,6 +268,48 @@ func TestUp(t *testing.T) {
 				t.Errorf("more on stdout: %q", rest)
 			}
 			runEnv(t, []string{line}, "run", "--connect-wait", "0.2", "n", "true").want(t, 69, "")
+		})
+	}
+}
+
+// A node that ends before it is told to is reported, and the others go on until they
+// are told to, or are gone, too.
+func TestUpSaysThatANodeEnded(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		t.Run(fmt.Sprintf("all=%v", last), func(t *testing.T) {
+			p := startEnv(t, []string{"REDLOCK_NODES="}, "up", "--nodes", "3", "--port", freePorts(t), "--engine", "redis")
+			line := p.line()
+			urls := strings.Split(strings.TrimPrefix(line, "REDLOCK_NODES="), ",")
+			ends := func(i int) {
+				t.Helper()
+				addr := strings.TrimPrefix(urls[i], "redis://")
+				conn, err := net.Dial("tcp", addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if _, err := io.WriteString(conn, "SHUTDOWN NOSAVE\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				said := fmt.Sprintf("redlock: node ended (node=%s pid=", addr)
+				await.True(t, patience, "it says "+said, func() bool { return strings.Contains(p.stderr.String(), said) })
+			}
+			ends(1)
+			if said := p.stderr.String(); !strings.Contains(said, `how="exit status 0"`) {
+				t.Errorf("not said how: %s", said)
+			}
+			runEnv(t, []string{line}, "run", "n", "echo", "ran").want(t, 0, "ran\n")
+			if last {
+				ends(0)
+				ends(2)
+			} else {
+				p.signal(syscall.SIGTERM)
+			}
+			p.wantExit(exitInternal)
+			want := map[bool]string{false: "1 of 3 nodes ended by themselves: ", true: "3 of 3 nodes ended by themselves: "}[last]
+			if said := p.stderr.String(); !strings.Contains(lastLine(said), want) || strings.Count(said, "node ended") != map[bool]int{false: 1, true: 3}[last] {
+				t.Errorf("want %s: %s", want, said)
+			}
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"example.com/redlock"
 	"example.com/redlock/testkit/embedded"
@@ -30,7 +31,9 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up [flags]",
 		Short: "Run local nodes until interrupted",
 		Long: `Starts nodes on this machine, declares them new, prints REDLOCK_NODES=URLS on
-standard output, and ends them at ^C or TERM. They keep nothing on disk.`,
+standard output, and ends them at ^C or TERM. They keep nothing on disk. A node
+that ends before that is reported at once; the others go on, and the exit code is
+125 then. When none is left, up ends.`,
 		Example: `  redlock up                             # in another terminal; paste the line that it prints:
   export REDLOCK_NODES=redis://127.0.0.1:7101,...
 
@@ -77,6 +80,9 @@ func (a *app) up(cmd *cobra.Command, engine string, n, port int) error {
 	if err != nil {
 		return interrupted(ctx, suggestPort(err, port+len(nodes.urls)))
 	}
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch() // before they are stopped
+	allEnded := a.watch(watching, nodes.servers)
 	c.Nodes = nodes.urls
 	if err := a.declare(ctx, c); err != nil {
 		return interrupted(ctx, err)
@@ -90,8 +96,52 @@ func (a *app) up(cmd *cobra.Command, engine string, n, port int) error {
 		return err
 	}
 	a.log.Info("up", "engine", engine, "nodes", n)
-	<-ctx.Done() // the interruption is how it ends well
-	return nil
+	select {
+	case <-ctx.Done(): // the interruption is how it ends well
+	case <-allEnded:
+	}
+	return endedEarly(nodes.servers)
+}
+
+// watch says of each server, until ctx ends, that it has ended by itself. The
+// channel that it returns is closed when none is left.
+func (a *app) watch(ctx context.Context, servers []*redisserver.Server) <-chan struct{} {
+	allEnded := make(chan struct{})
+	if len(servers) == 0 {
+		return allEnded
+	}
+	var left atomic.Int64
+	left.Store(int64(len(servers)))
+	for _, s := range servers {
+		go func() {
+			select {
+			case <-ctx.Done():
+			case <-s.Ended():
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			a.log.Error("node ended", "node", s.Addr(), "pid", s.Pid(), "how", s.HowEnded())
+			if left.Add(-1) == 0 {
+				close(allEnded)
+			}
+		}()
+	}
+	return allEnded
+}
+
+// endedEarly is an error if servers that are to be ended now are gone already.
+func endedEarly(servers []*redisserver.Server) error {
+	var gone []string
+	for _, s := range servers {
+		if !s.Alive() {
+			gone = append(gone, s.Addr())
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d nodes ended by themselves: %s", len(gone), len(servers), strings.Join(gone, ", "))
 }
 
 const maxPort = 65535
@@ -126,8 +176,9 @@ func (a *app) declare(ctx context.Context, c config) error {
 
 // localNodes are nodes that live as long as this process at most.
 type localNodes struct {
-	urls  []string
-	stops []func() error
+	urls    []string
+	stops   []func() error
+	servers []*redisserver.Server // those that are processes of their own
 }
 
 // startNodes starts n nodes, on ports from port on, or on free ones if it is 0.
@@ -146,6 +197,7 @@ func startNodes(ctx context.Context, engine string, n, port int) (*localNodes, e
 				return nodes, err
 			}
 			nodes.add(s.URL(), s.Stop)
+			nodes.servers = append(nodes.servers, s)
 		case "embedded":
 			s, err := embedded.Start(embedded.Options{Port: at})
 			if err != nil {

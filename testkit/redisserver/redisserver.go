@@ -127,12 +127,20 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 func (s *Server) Pid() int { return s.process().cmd.Process.Pid }
 
 // Alive tells whether the process exists, frozen or not.
-func (s *Server) Alive() bool {
+func (s *Server) Alive() bool { return s.HowEnded() == "" }
+
+// Ended is closed when the process that runs now has ended, for whatever reason.
+func (s *Server) Ended() <-chan struct{} { return s.process().exited }
+
+// HowEnded says how the process ended: "exit status 0", "signal: killed". It is
+// empty while it runs.
+func (s *Server) HowEnded() string {
+	p := s.process()
 	select {
-	case <-s.process().exited:
-		return false
+	case <-p.exited:
+		return p.cmd.ProcessState.String()
 	default:
-		return true
+		return ""
 	}
 }
 

@@ -130,8 +130,10 @@ func TestFrozenServerTakesDataAndAnswersOnceThawed(t *testing.T) {
 	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a frozen server answered: %d bytes, %v", n, err)
 	}
-	if !s.Alive() {
+	select {
+	case <-s.Ended():
 		t.Error("a frozen server is not dead")
+	default:
 	}
 	if err := s.Thaw(); err != nil {
 		t.Fatal(err)
@@ -149,6 +151,10 @@ func TestAFrozenServerCanBeStopped(t *testing.T) {
 	}
 	if s.Alive() {
 		t.Error("alive after Stop")
+	}
+	<-s.Ended()
+	if how := s.HowEnded(); how == "" {
+		t.Error("it is not known how it ended")
 	}
 	if err := s.Restart(t.Context()); err == nil {
 		t.Error("a stopped server restarted")
