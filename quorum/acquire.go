@@ -200,6 +200,9 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 		w.notice(v)
 		return nil, w.failed(v, w.reasons(ctx)...)
 	}
+	if v.quarantined && w.req.NoWait {
+		w.lookForHolder(&v)
+	}
 	b.emit(backend.Event{
 		Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: w.failed(v, v.reason()),
 	})
@@ -244,6 +247,18 @@ func (w *waiter) enough(v verdict) error {
 		return backend.ErrNoQuorum
 	}
 	return nil
+}
+
+// lookForHolder takes in who has the name, if nodes in quarantine say so, too: they
+// keep up the leases that they still have. Who does not wait for holders has no need
+// to wait for these nodes to vote, and would find the holder gone by then.
+func (w *waiter) lookForHolder(v *verdict) {
+	s, err := w.backend.Inspect(w.limit, w.req.Name)
+	if err != nil || !s.Held || s.Foreign {
+		return
+	}
+	v.held, v.quarantined = true, false
+	v.votes, v.owner, v.remaining = s.Votes, s.Owner, s.Remaining
 }
 
 // notice takes in whether quarantines were in the way.
