@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
 
@@ -149,7 +150,7 @@ func (p *peer) forceVote(ctx context.Context) backend.NodeState {
 		return s
 	}
 	q := p.newQuarantine(reply)
-	p.endQuarantine(ctx, q, 0, func(bool, int) bool { return true })
+	p.endQuarantine(ctx, q, 0, func(bool, []core.TokenReport) bool { return true })
 	s, _ = p.introduceAs(ctx, node.Look)
 	return s
 }

@@ -281,14 +281,17 @@ func (q *quarantine) over(p *peer) (lasted time.Duration, over bool) {
 // milliseconds. What the others have given out, asked for only now, is where its
 // counters begin; may decides whether that will do. It reports whether the node
 // has been told, or says that it is in no such quarantine any more.
-func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, may func(sure bool, voting int) bool) bool {
+func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, may func(sure bool, others []core.TokenReport) bool) bool {
 	clock, err := p.claim(ctx, q) // for the time that the node has now
 	if err != nil {
 		return false
 	}
 	reports := p.backend.tokenReports(ctx, p)
+	if q.blank && core.Foreign(reports) {
+		return false // an operator's word does not tell either whose it is
+	}
 	floor, sure, byClock := core.Floor(len(p.backend.peers), p.backend.cfg.Quorum, reports, clock.Time)
-	if !may(sure || q.kept, core.Voting(reports)) {
+	if !may(sure || q.kept, reports) {
 		return false
 	}
 	reply, err := p.node.Watch(ctx, node.Watch{
@@ -300,14 +303,14 @@ func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, m
 
 // mayLift reports whether the node may count on from its clock, if that is what
 // its floor rests on.
-func (p *peer) mayLift(sure bool, voting int) bool {
+func (p *peer) mayLift(sure bool, others []core.TokenReport) bool {
 	should := p.backend.votingBut(p) // looks at other peers, and so not under the lock of this one
 	p.mu.Lock()
 	defer p.unlock()
 	if p.quarantine == nil {
 		return true // somebody else has lifted it; the node will say so
 	}
-	lift := p.quarantine.Lift(sure, p.backend.cfg.CounterOnly, voting, should)
+	lift := p.quarantine.Lift(sure, p.backend.cfg.CounterOnly, p.backend.cfg.Quorum, others, should)
 	if lift == core.KeepUp && !p.quarantine.stuck {
 		p.quarantine.stuck = true
 		p.log(slog.LevelError, "redlock: node stays in quarantine: too few nodes can tell the tokens given out, and CounterOnly is set",
@@ -357,14 +360,17 @@ func (b *Backend) tokenReports(ctx context.Context, p *peer) []core.TokenReport 
 // guard that it shows now allows.
 func (p *peer) tokenReport(ctx context.Context) core.TokenReport {
 	hello, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Intent: node.Look})
-	if err != nil || p.judge(hello) != nil {
-		return core.TokenReport{}
+	if err == nil {
+		err = p.judge(hello)
+	}
+	if err != nil {
+		return core.TokenReport{Foreign: errors.Is(err, backend.ErrMismatch)}
 	}
 	reply, err := p.node.Tokens(ctx, node.Tokens{Keys: p.backend.keys, Guard: hello.Guard})
 	if err != nil {
 		return core.TokenReport{}
 	}
-	return core.TokenReport{Voting: reply.Voting, Highest: reply.Highest, ByClock: reply.ByClock}
+	return core.TokenReport{Ours: true, Voting: reply.Voting, Highest: reply.Highest, ByClock: reply.ByClock}
 }
 
 // claimLast claims the time that has passed in all quarantines: a client that is

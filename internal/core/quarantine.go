@@ -77,21 +77,29 @@ const (
 	LiftNow Lift = 1 + iota
 	// PutOff: another try may know the floor from counters.
 	PutOff
+	// LeaveToOthers: who sees more nodes than we do can do better.
+	LeaveToOthers
 	// KeepUp: too few nodes can tell the floor, and it must not rest on a clock.
 	KeepUp
 )
 
-// Lift decides whether the node may count on from its floor. If that is not sure,
-// it rests on the node's clock: the end is then put off while fewer nodes report
-// that they vote than should be able to, as far as is known, unless no clock may
-// decide anyway: counterOnly.
-func (q *Quarantine) Lift(sure, counterOnly bool, voting, should int) Lift {
+// Lift decides, with the reports of the other nodes, whether the node may count on
+// from its floor. If that is not sure, it rests on the node's clock: the end is then
+// put off while fewer nodes report that they vote than should be able to, as far as
+// is known, unless no clock may decide anyway: counterOnly.
+//
+// Only a client that sees a quorum, this node included, gains a vote by a floor that
+// rests on a clock; to any other the rest may just be out of reach, and whoever
+// reaches them can do better.
+func (q *Quarantine) Lift(sure, counterOnly bool, quorum int, others []TokenReport, should int) Lift {
 	switch {
 	case sure:
 		return LiftNow
+	case 1+count(others, func(r TokenReport) bool { return r.Ours }) < quorum:
+		return LeaveToOthers
 	case counterOnly:
 		return KeepUp
-	case voting >= should:
+	case Voting(others) >= should:
 		return LiftNow
 	}
 	q.tries++
@@ -101,8 +109,12 @@ func (q *Quarantine) Lift(sure, counterOnly bool, voting, should int) Lift {
 	return LiftNow
 }
 
-// TokenReport is what a node says of the numbers that it has given out.
+// TokenReport is what a node says of the numbers that it has given out. The zero
+// value is that of a node which did not answer, or is unfit.
 type TokenReport struct {
+	// Ours tells that the node has our configuration, or none, Foreign that it has
+	// another.
+	Ours, Foreign bool
 	// Voting tells that the node votes: its counters have forgotten nothing.
 	Voting bool
 	// Highest is the largest number, under any name.
@@ -113,13 +125,7 @@ type TokenReport struct {
 
 // Voting is how many of those that report vote.
 func Voting(reports []TokenReport) int {
-	voting := 0
-	for _, r := range reports {
-		if r.Voting {
-			voting++
-		}
-	}
-	return voting
+	return count(reports, func(r TokenReport) bool { return r.Voting })
 }
 
 // Floor returns the number that a node of n which has lost its counters must
@@ -140,4 +146,20 @@ func Floor(n, quorum int, others []TokenReport, clock int64) (floor uint64, sure
 		return max(floor, uint64(max(clock, 0))+uint64(clockFloor.Microseconds())), false, true
 	}
 	return floor, true, byClock
+}
+
+// Foreign reports whether a node has another configuration than ours. One that has
+// lost its own had theirs or ours: nobody can tell, so it is not to be given any.
+func Foreign(others []TokenReport) bool {
+	return count(others, func(r TokenReport) bool { return r.Foreign }) > 0
+}
+
+func count(reports []TokenReport, is func(TokenReport) bool) int {
+	n := 0
+	for _, r := range reports {
+		if is(r) {
+			n++
+		}
+	}
+	return n
 }

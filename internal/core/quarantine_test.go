@@ -6,6 +6,7 @@ func TestLift(t *testing.T) {
 	for name, test := range map[string]struct {
 		sure, counterOnly bool
 		voting            int
+		alone             bool // the client does not see a quorum
 		want              []Lift // of one try after the other
 	}{
 		"the counters are known":         {sure: true, want: []Lift{LiftNow}},
@@ -15,10 +16,15 @@ func TestLift(t *testing.T) {
 		"one more should be able to":     {voting: 1, want: []Lift{PutOff, PutOff, LiftNow}},
 		"nobody tells, and two should":   {voting: 0, want: []Lift{PutOff, PutOff, LiftNow}},
 		"more can tell than was thought": {voting: 3, want: []Lift{LiftNow}},
+		"no quorum is seen":              {alone: true, want: []Lift{LeaveToOthers, LeaveToOthers, LeaveToOthers, LeaveToOthers}},
 	} {
 		q := NewQuarantine(0)
+		reports := make([]TokenReport, 4)
+		for i := range reports {
+			reports[i] = TokenReport{Ours: !test.alone, Voting: i < test.voting}
+		}
 		for i, want := range test.want {
-			if got := q.Lift(test.sure, test.counterOnly, test.voting, 2); got != want {
+			if got := q.Lift(test.sure, test.counterOnly, 3, reports, 2); got != want {
 				t.Errorf("%s, try %d: %d, not %d", name, i+1, got, want)
 			}
 		}

@@ -71,6 +71,7 @@ quarantine: begun after promote
 quarantine: begun after restart
 quarantine: begun after restart without data
 quarantine: begun after restore
+quarantine: end left to others
 quarantine: end put off
 quarantine: kept up for want of counters
 quarantine: over, floor by a clock

@@ -119,8 +119,10 @@ func (p *peer) mayLift(q *quarantine, sure bool, reports []core.TokenReport) boo
 			should++
 		}
 	}
-	lift := q.Lift(sure, c.cfg.CounterOnly, core.Voting(reports), should)
+	lift := q.Lift(sure, c.cfg.CounterOnly, c.cfg.Quorum, reports, should)
 	switch lift {
+	case core.LeaveToOthers:
+		c.counts.add("quarantine: end left to others")
 	case core.KeepUp:
 		c.counts.add("quarantine: kept up for want of counters")
 		c.stuck = c.stuck || c.calm
@@ -169,7 +171,7 @@ func (p *peer) tokenReport(then func(core.TokenReport)) {
 		query(p, func(s *server) node.TokensReply {
 			return s.tokens(node.Tokens{Keys: c.keys, Guard: shown.Guard})
 		}, func(r node.TokensReply) {
-			then(core.TokenReport{Voting: r.Voting, Highest: r.Highest, ByClock: r.ByClock})
+			then(core.TokenReport{Ours: true, Voting: r.Voting, Highest: r.Highest, ByClock: r.ByClock})
 		})
 	})
 }
