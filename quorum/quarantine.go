@@ -363,8 +363,11 @@ func (p *peer) tokenReport(ctx context.Context) core.TokenReport {
 	if err == nil {
 		err = p.judge(hello)
 	}
-	if err != nil {
-		return core.TokenReport{Foreign: errors.Is(err, backend.ErrMismatch)}
+	switch {
+	case errors.Is(err, backend.ErrMismatch), err == nil && hello.Was != "":
+		return core.TokenReport{Foreign: true}
+	case err != nil:
+		return core.TokenReport{}
 	}
 	reply, err := p.node.Tokens(ctx, node.Tokens{Keys: p.backend.keys, Guard: hello.Guard})
 	if err != nil {

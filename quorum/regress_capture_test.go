@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +88,33 @@ func TestWhoSeesOneNodeLeavesItToOthers(t *testing.T) {
 		}
 		c.free(b, "x")
 	})
+}
+
+// A change is interrupted when all nodes are fenced, and some of them lose their data,
+// the fence included. How long leases of the old configuration last only the others
+// know, and nobody votes before the change is carried out with one of them.
+func TestBlankNodesDoNotVoteBesideAFence(t *testing.T) {
+	for _, wiped := range []string{"c", "bc"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			before := c.declared("abc", Config{MaxTTL: 5 * time.Minute})
+			h := c.hold(before, "x", 5*time.Minute)
+			f := &failing{left: 3}
+			if _, err := c.over(f.wrap(c.nodes("abc")), Config{}).Reconfigure(t.Context(), nil); err == nil {
+				t.Fatal("not interrupted")
+			}
+			for _, name := range strings.Split(wiped, "") {
+				c.at[name].Wipe()
+			}
+			after := c.open("abc", Config{})
+			c.insist(after, 60) // before the holder's renewal
+			if wiped == "c" {   // else nobody can tell the tokens that were given out
+				c.reconfigure(after, "")
+				c.take(after, "x")
+				if len(h.lost) == 0 {
+					t.Errorf("two holders for %v", time.Until(h.Deadline()))
+				}
+			}
+		})
+	}
 }

@@ -112,8 +112,8 @@ func (q *Quarantine) Lift(sure, counterOnly bool, quorum int, others []TokenRepo
 // TokenReport is what a node says of the numbers that it has given out. The zero
 // value is that of a node which did not answer, or is unfit.
 type TokenReport struct {
-	// Ours tells that the node has our configuration, or none, Foreign that it has
-	// another.
+	// Ours tells that the node has our configuration, or none; Foreign that it has
+	// another, or is fenced.
 	Ours, Foreign bool
 	// Voting tells that the node votes: its counters have forgotten nothing.
 	Voting bool
@@ -148,8 +148,9 @@ func Floor(n, quorum int, others []TokenReport, clock int64) (floor uint64, sure
 	return floor, true, byClock
 }
 
-// Foreign reports whether a node has another configuration than ours. One that has
-// lost its own had theirs or ours: nobody can tell, so it is not to be given any.
+// Foreign reports whether a node has another configuration than ours, or is fenced.
+// Nobody can tell then which configuration a blank node has lost, or whether it was
+// fenced, so it is not to be given any.
 func Foreign(others []TokenReport) bool {
 	return count(others, func(r TokenReport) bool { return r.Foreign }) > 0
 }

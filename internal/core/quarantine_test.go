@@ -6,7 +6,7 @@ func TestLift(t *testing.T) {
 	for name, test := range map[string]struct {
 		sure, counterOnly bool
 		voting            int
-		alone             bool // the client does not see a quorum
+		alone             bool   // the client does not see a quorum
 		want              []Lift // of one try after the other
 	}{
 		"the counters are known":         {sure: true, want: []Lift{LiftNow}},
