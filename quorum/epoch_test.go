@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -143,7 +144,8 @@ func TestProtocolsSideBySide(t *testing.T) {
 	})
 }
 
-// What cannot be changed, and what must not, is said, and nothing is lost.
+// What cannot be changed, and what must not, is said, and no node is touched: one that
+// is fenced would not get its vote back before the change can be made.
 func TestReconfigureRefused(t *testing.T) {
 	to := Config{MaxTTL: 20 * time.Second}
 	for _, test := range []struct {
@@ -182,13 +184,26 @@ func TestReconfigureRefused(t *testing.T) {
 				if test.old != "" {
 					old = c.nodes(test.old)
 				}
+				before := c.guards()
 				_, err := c.open(test.new, to).Reconfigure(t.Context(), old)
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("got %v, want %q", err, test.says)
 				}
+				if after := c.guards(); !maps.Equal(after, before) {
+					t.Errorf("nodes show %v, and %v before", after, before)
+				}
 			})
 		})
 	}
+}
+
+// guards is what the nodes show.
+func (c *cluster) guards() map[string]string {
+	guards := make(map[string]string)
+	for name, m := range c.at {
+		guards[name], _, _ = m.Get(node.Keyspace{Namespace: "redlock"}.Guard())
+	}
+	return guards
 }
 
 // An operator may change his mind while a change is half-way.

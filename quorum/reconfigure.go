@@ -68,8 +68,10 @@ type site struct {
 	// did before it was fenced. Nil for none.
 	shows, was *node.Conf
 	fenced     bool
-	reply      node.ConfigureReply
-	report     core.TokenReport
+	// whole: its counters have forgotten nothing.
+	whole, byClock bool
+	reply          node.ConfigureReply
+	report         core.TokenReport
 }
 
 func (b *Backend) newChange(old []Node) *change {
@@ -146,6 +148,8 @@ func (s *site) look(ctx context.Context, b *Backend) {
 	}
 	if shown, ok := node.ParseGuard(s.guard); ok {
 		s.shows = confOf(shown.Conf)
+		s.whole = shown.Life == s.hello.Life && (shown.Nonce == "" || s.hello.Kept)
+		s.byClock = s.hello.ByClock
 	}
 	s.was, s.fenced = s.shows, s.hello.Was != ""
 	if s.fenced {
@@ -268,6 +272,11 @@ func (c *change) carryOut(ctx context.Context) error {
 		}
 		return c.configure(ctx, choose(fresh, func(s *site) bool { return !s.inForce(c.target) }))
 	}
+	// A node that is fenced does not get back what it has forgotten: if too few know
+	// the tokens, that is to be said while waiting still helps.
+	if err := c.checkMemory(); err != nil {
+		return err
+	}
 	if err := c.fence(ctx); err != nil {
 		return err
 	}
@@ -282,37 +291,45 @@ func (c *change) fence(ctx context.Context) error {
 	for _, chosen := range [][]*site{choose(c.sites, outside), choose(c.sites, inside)} {
 		each(ctx, chosen, func(ctx context.Context, s *site) {
 			s.configure(ctx, c, node.Configure{Fence: true})
-			s.fenced = s.err == nil
+			if s.fenced = s.err == nil; s.fenced {
+				s.was, s.whole, s.byClock = confOf(s.reply.Was), s.reply.Whole, s.reply.ByClock
+			}
 		})
 		if err := faults(choose(chosen, (*site).isNew)); err != nil {
 			return err
 		}
 	}
-	return c.takeFloor()
+	for _, s := range c.sites {
+		if s.fenced && s.err == nil {
+			c.floor = max(c.floor, s.reply.Highest)
+		}
+	}
+	return c.checkMemory()
 }
 
-// memories is what the fenced nodes of one configuration say of their counters.
+// memories is what nodes of one configuration say of their counters.
 type memories struct {
 	nodes, whole int
 	byClock      bool // of those that are whole
 }
 
-func (m *memories) add(r node.ConfigureReply) {
+func (m *memories) add(s *site) {
 	m.nodes++
-	m.whole += count(r.Whole)
-	m.byClock = m.byClock || r.Whole && r.ByClock
+	m.whole += count(s.whole)
+	m.byClock = m.byClock || s.whole && s.byClock
 }
 
-// takeFloor takes the floor from the nodes that are fenced.
-func (c *change) takeFloor() error {
+// checkMemory reports whether enough of the nodes that are to be fenced, or are,
+// know the tokens given out.
+func (c *change) checkMemory() error {
 	var before, after memories
-	for _, s := range choose(c.sites, func(s *site) bool { return s.fenced && s.err == nil }) {
-		c.floor = max(c.floor, s.reply.Highest)
-		switch s.reply.Was {
-		case c.target.String():
-			after.add(s.reply)
-		case c.old.String():
-			before.add(s.reply)
+	for _, s := range c.sites {
+		switch {
+		case s.err != nil || s.was == nil:
+		case *s.was == c.target && s.isNew():
+			after.add(s)
+		case *s.was == c.old:
+			before.add(s)
 		}
 	}
 	// Whoever has the new configuration got it, with the floor, from a run that had
@@ -327,7 +344,7 @@ func (c *change) takeFloor() error {
 	}
 	if need := c.old.N - c.old.Q + 1; before.whole < need || c.old.N == 0 {
 		return fmt.Errorf("%w: %d of %d nodes with the old configuration know the tokens given out, need %d: "+
-			"run it again when more can be reached, with --old if they are not among the new ones",
+			"run it again when more of them vote, with --old if they are not among the new ones",
 			backend.ErrNoQuorum, before.whole, c.old.N, need)
 	}
 	c.byClock = before.byClock

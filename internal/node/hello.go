@@ -71,8 +71,8 @@ type HelloReply struct {
 	// Credit (StandingQuarantined) is how many milliseconds clients have watched
 	// the quarantine.
 	Credit int64
-	// Kept (StandingQuarantined) tells that the node still has its counters: it
-	// was reconfigured and has forgotten nothing.
+	// Kept tells that the node is in quarantine, also that of another configuration,
+	// and still has its counters: it was reconfigured and has forgotten nothing.
 	Kept bool
 	// Need is how many milliseconds the quarantine that the node shows has to last
 	// at least, 0 if it does not say.

@@ -70,8 +70,8 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 	}
 	if reply.Standing == node.StandingQuarantined {
 		reply.Credit = n.credit(h.Keys, next.Nonce)
-		reply.Kept = n.kept(h.Keys) && !reply.Changed
 	}
+	reply.Kept = next.Nonce != "" && !reply.Changed && n.kept(h.Keys)
 	return reply
 }
 

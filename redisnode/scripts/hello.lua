@@ -85,10 +85,10 @@ if changed and intent ~= 'l' then
 end
 
 local credit, kept = '0', ''
-if standing == 'quarantined' then
-  if q[1] == quarantine and (not changed or intent == 'l') then credit = format('%.0f', num(q[2]) or 0) end
-  if q[3] == '1' and not changed then kept = '1' end
+if standing == 'quarantined' and q[1] == quarantine and (not changed or intent == 'l') then
+  credit = format('%.0f', num(q[2]) or 0)
 end
+if quarantine and not changed and q[3] == '1' then kept = '1' end
 local counters, fields = pcall(call, 'HMGET', KEYS[3], 'clock') -- no hash: calls say so
 local clock = counters and fields[1] and '1' or ''
 local master = ''
