@@ -313,7 +313,8 @@ func TestF69F70F71Mismatch(t *testing.T) {
 	few, more, others := []int{0, 1}, []int{0, 1, 2, 3, 4}, []int{0, 1, 3}
 	for name, tt := range map[string]struct {
 		first, second redlock.Options
-		members       []int // of five servers, those of the second client; the first has three
+		members       []int  // of five servers, those of the second client; the first has three
+		database      string // of the last of them
 		field         string
 	}{
 		"quorum":          {second: redlock.Options{Quorum: 3}, field: "quorum: 3 here, 2 on the node"},
@@ -324,6 +325,7 @@ func TestF69F70F71Mismatch(t *testing.T) {
 		"cluster":         {second: redlock.Options{Cluster: "other"}, field: "members"},
 		"fewer":           {first: redlock.Options{Quorum: 3}, second: redlock.Options{Quorum: 2}, members: few, field: "members"},
 		"F70 other nodes": {members: others, field: "members"},
+		"F11 database":    {database: "/1", field: "members"},
 		"F69 two more":    {members: more, field: "number of nodes: 5 here, 3 on the node"},
 		"F69 two more, one cluster": {
 			first: redlock.Options{Cluster: "c"}, second: redlock.Options{Cluster: "c"}, members: more, field: "number of nodes",
@@ -341,6 +343,7 @@ func TestF69F70F71Mismatch(t *testing.T) {
 			for _, i := range tt.members {
 				urls = append(urls, ns.urls()[i])
 			}
+			urls[len(urls)-1] += tt.database
 			refusedForItsField(t, open(t, urls, &tt.second), tt.field)
 			warm(t, a)
 			for _, i := range ns.all() { // with plain keys no pattern finds them
