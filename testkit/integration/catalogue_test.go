@@ -173,6 +173,30 @@ func TestF20RefusedWrites(t *testing.T) {
 	}
 }
 
+// TestF41TooManyConnections: a server that takes no more connections has no vote, and
+// its own words are in the error; who is connected goes on.
+func TestF41TooManyConnections(t *testing.T) {
+	t.Parallel()
+	ns := start(t, 3)
+	old := ns.open(nil)
+	l := take(t, old, "x", nil)
+	for i := range 2 {
+		ns.text(i, "CONFIG", "SET", "maxclients", "1")
+	}
+	late := openBlank(t, ns.urls(), &redlock.Options{ConnectWait: 300 * time.Millisecond})
+	_, err := late.TryAcquire(t.Context(), "y", nil)
+	is(t, err, []error{redlock.ErrNoQuorum}, redlock.ErrHeld)
+	if !strings.Contains(fmt.Sprint(err), "max number of clients") {
+		t.Errorf("%v does not say why", err)
+	}
+	if err := l.Extend(t.Context()); err != nil {
+		t.Errorf("extend: %v", err)
+	}
+	ns.text(0, "CONFIG", "SET", "maxclients", "100")
+	warm(t, late)
+	release(t, l)
+}
+
 // TestF16B83Eviction: a server that is told to evict while it runs, and does, is noticed
 // by whoever has a lease there.
 func TestF16B83Eviction(t *testing.T) {
