@@ -254,10 +254,10 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 		timer := time.NewTimer(core.Backoff(tries, 0, false, 0, random()))
 		select {
 		case <-timer.C:
+			a = b.takeOver(ctx, h, r)
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		a = b.takeOver(ctx, h, r)
 	}
 	if a.giveUp() {
 		w.report(a)

@@ -281,7 +281,9 @@ func (q *quarantine) over(p *peer) (lasted time.Duration, over bool) {
 // milliseconds. What the others have given out, asked for only now, is where its
 // counters begin; may decides whether that will do. It reports whether the node
 // has been told, or says that it is in no such quarantine any more.
-func (p *peer) endQuarantine(ctx context.Context, q *quarantine, lasted int64, may func(sure bool, others []core.TokenReport) bool) bool {
+func (p *peer) endQuarantine(
+	ctx context.Context, q *quarantine, lasted int64, may func(sure bool, others []core.TokenReport) bool,
+) bool {
 	clock, err := p.claim(ctx, q) // for the time that the node has now
 	if err != nil {
 		return false

@@ -87,6 +87,33 @@ func TestClockWatch(t *testing.T) {
 	}
 }
 
+// A surer reading takes the place of the one compared with when that was a bad one, or
+// is new; of a good one later it does not, or a clock that runs fast would be followed.
+func TestClockWatchSurerReadings(t *testing.T) {
+	const ms = time.Millisecond
+	type reading struct{ at, took, off time.Duration }
+	fast := []reading{{0, 48 * ms, 0}}
+	for took := 20 * ms; took > ms; took /= 3 {
+		at := fast[len(fast)-1].at + 3*time.Second
+		fast = append(fast, reading{at, took, at * 8 / 100})
+	}
+	for name, readings := range map[string][]reading{
+		"8 % fast":            fast,
+		"the first was bad":   {{0, 400 * ms, 0}, {2 * time.Second, 2 * ms, 0}, {3 * time.Second, 2 * ms, 300 * ms}},
+		"the first was so-so": {{0, 40 * ms, 0}, {500 * ms, 2 * ms, 0}, {2 * time.Second, 2 * ms, 285 * ms}},
+	} {
+		w := NewClockWatch(30*time.Second, 0.01)
+		moved := false
+		for _, r := range readings {
+			received := Instant(1).Add(r.at)
+			moved = w.Observe(received.Add(-r.took), received, clockAt(received, r.off)) > 0 || moved
+		}
+		if !moved {
+			t.Errorf("%s: not noticed", name)
+		}
+	}
+}
+
 // What stood in a queue, here or there, is no movement; nor is the drift of a day
 // without a reading.
 func TestClockWatchDoubt(t *testing.T) {
