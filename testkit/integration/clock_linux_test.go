@@ -74,7 +74,7 @@ func TestF42F43F44F46F47AClockOfOneNode(t *testing.T) {
 			c.Jump(time.Hour)
 			time.AfterFunc(3*time.Second, func() { c.Jump(-time.Hour) }) // or nobody may have looked
 		}, ttl / 3},
-		"freezes":       {func(c *clockshim.Clock) { c.Freeze() }, 250*time.Millisecond + ttl/3},
+		"freezes": {func(c *clockshim.Clock) { c.Freeze() }, 250*time.Millisecond + ttl/3},
 		// 7 % more than is allowed make 250 ms in 3.6 s, from the first second's surest reading on.
 		"runs 8 % fast": {func(c *clockshim.Clock) { c.Rate(1.08) }, 4600*time.Millisecond + ttl/3},
 	} {
