@@ -28,6 +28,9 @@ type greeting struct {
 	guard string
 	// suspect is a guard that is no longer to be trusted: the next greeting says so.
 	suspect string
+	// behind: the node's counters are behind what we have seen of them, and it is not
+	// known whether they began anew.
+	behind bool
 	// quarantine is set while the node does not vote, because it may have
 	// forgotten what it granted.
 	quarantine *quarantine
@@ -76,6 +79,7 @@ func (p *peer) greet() {
 	defer cancel()
 	h := node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Nonce: newNonce()}
 	p.mu.Lock()
+	behind := p.behind
 	if p.suspect != "" {
 		h.Intent, h.Suspect = node.Suspect, p.suspect
 	}
@@ -90,28 +94,19 @@ func (p *peer) greet() {
 		p.kicker.Stop() // it waited for the next greeting
 		p.kicker = nil
 	}
-	var hopeless []*task
 	if err == nil {
-		if shown, ok := node.ParseGuard(p.guard); ok && shown.Life != reply.Life && !reply.Durable {
-			// Another process, and perhaps another machine. (The leases of a durable
-			// node were kept, and end by its clock.)
-			p.steady.Forget()
-			// It may have been in quarantine meanwhile, which begins them anew above a
-			// floor, and that may be below what they were.
-			clear(p.counters)
-		}
+		p.recognize(reply)
 		p.observeClock(sent, now, reply.Time)
 		err = p.judge(reply)
 	}
+	var hopeless []*task
 	if err != nil {
 		p.ready = false
 		p.backend.unidentify(p.index)
 		p.putOff(now, err)
 		hopeless = p.drop(node.Kind.Guarded)
 	} else {
-		if p.suspect == h.Suspect || p.suspect != reply.Guard {
-			p.suspect = ""
-		}
+		p.clear(h, reply, behind)
 		p.welcome(reply)
 		if p.quarantine != nil {
 			err = p.whyOut()
@@ -124,8 +119,9 @@ func (p *peer) greet() {
 		p.isMet = true
 		close(p.met)
 	}
-	if p.suspect != "" && err == nil {
-		// That came up while this greeting was under way, which knew nothing of it.
+	if (p.suspect != "" || p.behind) && err == nil {
+		// The node is to be put in quarantine, or what made us think so came up while
+		// this greeting was under way, which knew nothing of it.
 		p.ready = false
 		p.startGreeting(now)
 	}
@@ -135,6 +131,32 @@ func (p *peer) greet() {
 		t.sink.fail(t, err, false, now)
 	}
 	after()
+}
+
+// recognize takes in whether the node is still the process that it was.
+func (p *peer) recognize(r node.HelloReply) {
+	shown, ok := node.ParseGuard(p.guard)
+	another := ok && shown.Life != r.Life && !r.Durable
+	if another {
+		// And perhaps another machine. (The leases of a durable node were kept, and end
+		// by its clock.)
+		p.steady.Forget()
+	}
+	p.countAnew(r, another)
+}
+
+// clear takes in what has come of suspicions by the answer to h. behind tells that
+// the counters were behind when it was sent.
+func (p *peer) clear(h node.Hello, r node.HelloReply, behind bool) {
+	if p.suspect == h.Suspect || p.suspect != r.Guard {
+		p.suspect = ""
+	}
+	if behind && p.behind {
+		p.behind = false
+		if r.Standing == node.StandingOK {
+			p.suspect = r.Guard
+		}
+	}
 }
 
 // judge returns why the node's vote cannot be accepted.

@@ -21,10 +21,7 @@ func TestCountersOfAnotherLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = mustTake(t, idle, "x", "").Release(t.Context())
-		others := func(do func(*memnode.Node)) { do(ms[1]); do(ms[2]) }
-		others(func(m *memnode.Node) { m.Down(true) })
-		_, _ = idle.Acquire(t.Context(), backend.Request{Name: "x", TTL: 10 * time.Second, MaxAttempts: 1})
-		others(func(m *memnode.Node) { m.Down(false) })
+		countAt(t, idle, ms, 0)
 		time.Sleep(time.Minute)
 		ms[0].Restart(false)
 		b.peers[0].recheck() // begins to watch
@@ -40,4 +37,21 @@ func TestCountersOfAnotherLife(t *testing.T) {
 		_ = b.Close(t.Context())
 		_ = idle.Close(t.Context())
 	})
+}
+
+// countAt has node i alone give out a number, of x, which b learns.
+func countAt(t *testing.T, b *Backend, ms []*memnode.Node, i int) {
+	t.Helper()
+	others := func(do func(*memnode.Node)) {
+		for j, m := range ms {
+			if j != i {
+				do(m)
+			}
+		}
+	}
+	others((*memnode.Node).Freeze)
+	if _, err := b.Acquire(t.Context(), backend.Request{Name: "x", TTL: 10 * time.Second, MaxAttempts: 1}); err == nil {
+		t.Fatal("taken with one node")
+	}
+	others(func(m *memnode.Node) { m.Down(true); m.Thaw(); m.Down(false) }) // what has arrived is gone
 }

@@ -32,8 +32,8 @@ func (c counters) saw(t *task, a node.Answer) {
 }
 
 // checkCounters takes in what the answers of a call tell of the counters. It
-// returns errWentBack if the node is behind; then the next greeting puts it in
-// quarantine.
+// returns errWentBack if the node is behind. Then it is greeted, which tells whether
+// the counters began anew; if not, the next greeting puts the node in quarantine.
 func (p *peer) checkCounters(tasks []*task, reply *node.Reply) error {
 	back := false
 	for i, t := range tasks {
@@ -45,8 +45,20 @@ func (p *peer) checkCounters(tasks []*task, reply *node.Reply) error {
 	}
 	if p.ready {
 		p.log(slog.LevelWarn, "redlock: the data of a node went back in time", "node", p.node.Name())
-		p.ready, p.suspect = false, p.guard
+		p.ready, p.behind = false, true
 		p.startGreeting(p.backend.clock.Now()) // the node may be voting for others
 	}
 	return errWentBack
+}
+
+// countAnew forgets what was seen of the counters if they may have begun anew since:
+// after a quarantine that others have watched, above a floor that may be below what
+// they were. anotherLife tells that the process is another, whose node sat one out.
+// After FLUSHALL the process and its guard stay the same: only the time tells.
+func (p *peer) countAnew(r node.HelloReply, anotherLife bool) {
+	if anotherLife || r.Since > p.since {
+		clear(p.counters)
+		p.behind = false
+	}
+	p.since = r.Since
 }

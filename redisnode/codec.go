@@ -244,7 +244,7 @@ func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
 }
 
 func decodeHello(reply any) (node.HelloReply, error) {
-	t, err := decodeTexts(reply, 19)
+	t, err := decodeTexts(reply, 20)
 	if err != nil {
 		return node.HelloReply{}, err
 	}
@@ -271,6 +271,9 @@ func decodeHello(reply any) (node.HelloReply, error) {
 		return node.HelloReply{}, err
 	}
 	if r.Need, err = parseInt(t[16]); err != nil {
+		return node.HelloReply{}, err
+	}
+	if r.Since, err = parseInt(t[19]); err != nil {
 		return node.HelloReply{}, err
 	}
 	return r, nil

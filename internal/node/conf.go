@@ -213,6 +213,10 @@ const FloorField = "floor"
 // ClockField is set in the tokens hash where the floor rests on the clock.
 const ClockField = "clock"
 
+// SinceField of the tokens hash is when a quarantine ended and the counters began
+// anew, by the node's clock in microseconds since 1970.
+const SinceField = "since"
+
 // Shard is the token counter that name counts in.
 func Shard(name string) int {
 	h := fnv.New32a()

@@ -82,6 +82,9 @@ type HelloReply struct {
 	Was string
 	// ByClock tells that the node's counters began, after a loss, at its clock.
 	ByClock bool
+	// Since is when, by the node's clock, its counters began anew after a quarantine,
+	// 0 for never: what was seen of them before says nothing of what they are now.
+	Since int64
 	// Durable tells that the node is marked as one that forgets nothing.
 	Durable bool
 	// Life is the identity that guards name: the process, and which of its terms

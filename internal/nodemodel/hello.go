@@ -16,6 +16,7 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 		Version: "7.0.0", Role: "master", Mode: "standalone", MaxMemoryPolicy: "noeviction",
 	}
 	_, reply.ByClock = n.Field(h.Keys.Tokens(), node.ClockField)
+	reply.Since = n.since(h.Keys)
 	_, reply.Durable = n.get(h.Keys.Durable(), now)
 	guard, known := node.ParseGuard(shown.Text)
 	next := guard
@@ -114,7 +115,7 @@ func (n *Node) Watch(w node.Watch, now int64) node.WatchReply {
 		n.setCredit(w.Keys, guard.Nonce, w.Credit)
 	}
 	if _, fenced := n.Field(w.Keys.Quarantine(), wasField); w.Lift && reply.Credit >= w.Need && !fenced {
-		n.lift(w, guard)
+		n.lift(w, guard, now)
 		reply.Lifted = true
 	}
 	return reply
@@ -122,11 +123,12 @@ func (n *Node) Watch(w node.Watch, now int64) node.WatchReply {
 
 // lift ends a quarantine. The counters are begun anew above the floor: what is
 // left of them may be old.
-func (n *Node) lift(w node.Watch, guard node.Guard) {
+func (n *Node) lift(w node.Watch, guard node.Guard, now int64) {
 	tokens := w.Keys.Tokens()
 	if !n.kept(w.Keys) {
 		n.Delete(tokens)
 		n.SetField(tokens, node.FloorField, format(w.Floor))
+		n.SetField(tokens, node.SinceField, strconv.FormatInt(now, 10))
 		if w.ByClock {
 			n.SetField(tokens, node.ClockField, "1")
 		}
@@ -136,6 +138,16 @@ func (n *Node) lift(w node.Watch, guard node.Guard) {
 		guard.Conf = w.Conf
 	}
 	n.Set(w.Keys.Guard(), Value{Text: node.Guard{Life: guard.Life, Conf: guard.Conf}.String()})
+}
+
+// since is when the counters began anew, 0 for never.
+func (n *Node) since(keys node.Keyspace) int64 {
+	text, _ := n.Field(keys.Tokens(), node.SinceField)
+	since, ok := parseNumber(text)
+	if !ok {
+		return 0
+	}
+	return int64(since)
 }
 
 // kept reports whether the counters are known to have forgotten nothing.
@@ -171,7 +183,7 @@ func (n *Node) Tokens(t node.Tokens, now int64) node.TokensReply {
 // clock.
 func (n *Node) highest(keys node.Keyspace) (highest uint64, byClock bool) {
 	for field, text := range n.hashes[keys.Tokens()] {
-		if number, ok := parseNumber(text); ok && field != node.ClockField {
+		if number, ok := parseNumber(text); ok && field != node.ClockField && field != node.SinceField {
 			highest = max(highest, number)
 		}
 	}

@@ -7,7 +7,11 @@ local function counters(key)
   local highest, clock = 0, ''
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
-    if all[i] == 'clock' then clock = '1' else highest = math.max(highest, num(all[i + 1]) or 0) end
+    if all[i] == 'clock' then
+      clock = '1'
+    elseif all[i] ~= 'since' then
+      highest = math.max(highest, num(all[i + 1]) or 0)
+    end
   end
   return highest, clock
 end

@@ -16,7 +16,8 @@
 --        clock, life, run_id, version, role, address of the master of a replica,
 --        mode, maxmemory in bytes, its policy, how many ms the quarantine has to
 --        last at least (0: not said), the configuration before it was fenced (empty:
---        it is not), 1 if it is marked as durable
+--        it is not), 1 if it is marked as durable, when a quarantine ended and the
+--        counters began anew, by TIME in µs (0: never)
 
 local time, conf, intent, nonce = call('TIME'), ARGV[1], ARGV[2], ARGV[3]
 local info = '\n' .. call('INFO', 'server', 'replication', 'memory')
@@ -89,8 +90,9 @@ if standing == 'quarantined' and q[1] == quarantine and (not changed or intent =
   credit = format('%.0f', num(q[2]) or 0)
 end
 if quarantine and not changed and q[3] == '1' then kept = '1' end
-local counters, fields = pcall(call, 'HMGET', KEYS[3], 'clock') -- no hash: calls say so
+local counters, fields = pcall(call, 'HMGET', KEYS[3], 'clock', 'since') -- no hash: calls say so
 local clock = counters and fields[1] and '1' or ''
+local since = counters and num(fields[2]) or 0
 local master = ''
 if field('role') == 'slave' then master = field('master_host') .. ':' .. field('master_port') end
 return {
@@ -98,4 +100,5 @@ return {
   kept, clock, life or '', field('run_id'), field('redis_version'), field('role'), master,
   field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),
   format('%.0f', was and num(q[4]) or 0), was and q[5] or '', marked and '1' or '',
+  format('%.0f', since),
 }

@@ -26,7 +26,7 @@ if ARGV[3] == '' or credit < tonumber(ARGV[3]) or q[4] then return {now, '1', ''
 -- The counters are begun anew above the floor: what is left of them may be old.
 if q[3] ~= '1' then
   call('DEL', KEYS[3])
-  call('HSET', KEYS[3], 'floor', ARGV[5])
+  call('HSET', KEYS[3], 'floor', ARGV[5], 'since', now)
   if ARGV[6] == '1' then call('HSET', KEYS[3], 'clock', '1') end
 end
 call('DEL', KEYS[2])

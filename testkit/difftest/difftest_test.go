@@ -176,7 +176,7 @@ func (w *world) report(ops int) {
 	if !w.embedded && w.promotions == 0 {
 		w.t.Error("never promoted")
 	}
-	if len(w.watches) != 7 {
+	if len(w.watches) != 8 {
 		w.t.Errorf("only these came of watches: %v", w.watches)
 	}
 }
@@ -261,6 +261,9 @@ func (w *world) introduce(intent node.Intent) {
 		w.t.Fatalf("hello %+v\nserver %+v\n model %+v", h, got, want)
 	}
 	w.standings[got.Standing]++
+	if got.Since > 0 {
+		w.watches["hello: counters that began anew"]++
+	}
 	if h.Intent == node.Look {
 		return
 	}

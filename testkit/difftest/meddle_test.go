@@ -98,7 +98,7 @@ func (w *world) spoilCounters() {
 	case 1:
 		w.setField(tokens, node.FloorField, strconv.FormatInt(w.now()+1e6, 10))
 	default:
-		field := pick(w.rnd, node.FloorField, strconv.Itoa(node.Shard(pick(w.rnd, names...))))
+		field := pick(w.rnd, node.FloorField, node.SinceField, strconv.Itoa(node.Shard(pick(w.rnd, names...))))
 		w.setField(tokens, field, pick(w.rnd, "", "x", "-1", "12.5", "1e3", "0x10", " 7", "007", "9007199254740991",
 			"9007199254740992", "99999999999999999999"))
 	}
@@ -229,7 +229,7 @@ func (w *world) compareHash(key string, fields []string) {
 }
 
 func counterFields() []string {
-	fields := map[string]bool{node.FloorField: true, node.ClockField: true}
+	fields := map[string]bool{node.FloorField: true, node.ClockField: true, node.SinceField: true}
 	for _, name := range names {
 		fields[strconv.Itoa(node.Shard(name))] = true
 	}
