@@ -74,6 +74,8 @@ type Backend struct {
 	runIDs   map[string]int        // process → index of the peer that it is
 	held     map[*attempt]struct{} // leases to look after
 	moves    map[int]move          // by peer: how its clock moved last
+	ownMoved core.Instant          // when our own clock was last put right
+	surveyed chan struct{}         // closed when the survey of clocks under way is over
 	watch    *time.Timer           // looks for suspensions while leases are held
 	busy     int                   // operations that have not come to an end
 	idle     chan struct{}         // closed when busy falls to 0, if Close waits

@@ -1,21 +1,25 @@
 package quorum
 
 import (
+	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"example.com/redlock/backend"
 	"example.com/redlock/internal/core"
+	"example.com/redlock/internal/node"
 )
 
 // move is a movement of a node's clock.
 type move struct {
-	at core.Instant
-	by time.Duration
+	at   core.Instant
+	by   time.Duration
+	told bool // what follows from it was done
 }
 
-// alike is how much the movements of two clocks may differ, and how far they may
-// be noticed apart, to be taken for one of our own.
+// alike is how much the movements of two clocks may differ, and for how long one is
+// remembered, to be taken for one of our own.
 const (
 	alikeBy     = 500 * time.Millisecond
 	alikeWithin = 10 * time.Second
@@ -33,7 +37,7 @@ func (p *peer) observeClock(sent, received core.Instant, micros int64) {
 		p.leapt.Store(int64(received))
 		p.backend.leaps.Add(1)
 	}
-	p.after = append(p.after, func() { p.backend.clockMoved(p, move{received, by}) })
+	p.after = append(p.after, func() { p.backend.clockMoved(p, move{at: received, by: by}) })
 }
 
 // leaptSince reports whether what the node granted at that time may have ended.
@@ -47,36 +51,118 @@ func (p *peer) unsteady(now core.Instant) error {
 	return nil
 }
 
-// clockMoved is told that the clock of a node moved. If those of all nodes did,
-// alike, it was ours that stood still: that of a machine that was paused from
-// outside, for instance.
+// clockMoved is told that the clock of a node moved. It may be ours that stood still:
+// that of a machine that was paused from outside, for instance. The others tell.
 func (b *Backend) clockMoved(p *peer, m move) {
 	b.mu.Lock()
-	b.moves[p.index] = m
-	own, least := len(b.peers) > 1, m.by
-	var unheard []*peer
-	for i, other := range b.peers {
-		o, ok := b.moves[i]
-		apart, differ := m.at.Sub(o.at), m.by-o.by
-		if !ok || apart >= alikeWithin {
-			unheard = append(unheard, other)
-		}
-		own = own && ok && apart < alikeWithin && max(differ, -differ) < alikeBy
-		least = min(least, o.by)
-	}
-	if own {
-		clear(b.moves)
+	late := m.at <= b.ownMoved // it was ours, as is known by now
+	if !late {
+		b.moves[p.index] = m
 	}
 	b.mu.Unlock()
+	if !late {
+		b.survey()
+	}
+}
+
+// survey has all nodes say what their clocks show, and then decides which moved. What
+// it returns is closed when that is done. One runs at a time.
+//
+// Until then leases count on a node that seems to have leapt. That is sound: its vote
+// for a rival is not taken meanwhile, and who does not ask the node learns of a leap no
+// sooner than by the next renewal, which is later than this takes.
+func (b *Backend) survey() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.surveyed == nil {
+		b.surveyed = make(chan struct{})
+		go b.runSurvey(b.surveyed)
+	}
+	return b.surveyed
+}
+
+func (b *Backend) runSurvey(done chan<- struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithTimeout(b.ctx, maxNodeTimeout)
+	defer cancel()
+	since := make([]core.Instant, len(b.peers))
+	var wg sync.WaitGroup
+	for i, p := range b.peers {
+		wg.Go(func() { since[i] = p.lookAtClock(ctx) })
+	}
+	wg.Wait()
+	b.decideMoves(since)
+}
+
+// lookAtClock asks the node for its time, and returns since when its clock has been
+// watched, zero if there is nothing to compare with.
+func (p *peer) lookAtClock(ctx context.Context) core.Instant {
+	sent := p.backend.clock.Now()
+	r, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Intent: node.Look})
+	p.backend.noticeSleep()
+	p.mu.Lock()
+	defer p.unlock()
+	if shown, ok := node.ParseGuard(p.guard); err != nil || !ok || shown.Life != r.Life {
+		return 0
+	}
+	since := p.steady.Since()
+	p.observeClock(sent, p.backend.clock.Now(), r.Time)
+	return since
+}
+
+// decideMoves decides, now that the nodes have answered or are silent, whether those
+// whose clocks moved did, or ours. since is what lookAtClock has returned.
+func (b *Backend) decideMoves(since []core.Instant) {
+	b.mu.Lock()
+	by, own := b.ownMove(since)
+	news := make(map[int]move)
+	for i, m := range b.moves {
+		if !m.told {
+			news[i] = m
+			m.told = true
+			b.moves[i] = m
+		}
+	}
+	b.surveyed = nil // what comes up from now on is for the next
+	b.mu.Unlock()
 	if own {
-		b.ownClockMoved(least)
+		b.ownClockMoved(by)
 		return
 	}
-	for _, other := range unheard {
-		// Whether theirs moved, too, should be known before it matters: a round that
-		// is lost for want of votes does not ask them.
-		go other.recheck()
+	for i, m := range news {
+		b.nodeMoved(b.peers[i], m)
 	}
+}
+
+// ownMove reports whether our own clock moved, and by how much at least: if those of a
+// quorum of nodes moved alike, and none that answered did not. A single node tells
+// nothing.
+func (b *Backend) ownMove(since []core.Instant) (by time.Duration, own bool) {
+	now := b.clock.Now()
+	first, count := now, 0
+	var least, most time.Duration
+	for _, m := range b.moves {
+		if now.Sub(m.at) >= alikeWithin {
+			continue
+		}
+		if count == 0 {
+			least, most = m.by, m.by
+		}
+		least, most, first = min(least, m.by), max(most, m.by), min(first, m.at)
+		count++
+	}
+	for i, s := range since {
+		m, ok := b.moves[i]
+		moved := ok && now.Sub(m.at) < alikeWithin
+		if !moved && s != 0 && s < first {
+			return 0, false
+		}
+	}
+	return least, len(b.peers) > 1 && count >= b.cfg.Quorum && most-least < alikeBy
+}
+
+// nodeMoved takes in that the clock of a node moved, and not ours.
+func (b *Backend) nodeMoved(p *peer, m move) {
 	err := &quarantinedError{why: whyMoved(m.by), left: b.cfg.MaxTTL}
 	b.cfg.Logger.Log(b.ctx, slog.LevelWarn, "redlock: the clock of a node moved; it does not vote until it has been steady",
 		"node", p.node.Name(), "by", m.by, "for", b.cfg.MaxTTL)
@@ -89,16 +175,29 @@ func (b *Backend) clockMoved(p *peer, m move) {
 	}
 }
 
-// ownClockMoved takes in that our own clock lost time, against the clocks of all
-// nodes.
+// ownClockMoved takes in that our own clock lost time, against the clocks of the
+// nodes. No answer may be measured between its steps: the clock of its node would seem
+// to have moved once more.
 func (b *Backend) ownClockMoved(by time.Duration) {
 	for _, p := range b.peers {
 		p.mu.Lock()
-		p.steady.Forget()
-		p.unlock()
 	}
 	if by > 0 {
 		b.clock.Skip(by)
+	}
+	b.mu.Lock()
+	b.ownMoved = b.clock.Now()
+	clear(b.moves)
+	b.mu.Unlock()
+	var after []func()
+	for _, p := range b.peers {
+		p.steady.Forget()
+		after = append(after, p.release())
+	}
+	for _, f := range after {
+		f()
+	}
+	if by > 0 {
 		b.tellSlept(by)
 	}
 }

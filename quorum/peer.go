@@ -299,8 +299,8 @@ const (
 // tasks, so that the node works while we do.
 func (p *peer) land(f *flight, reply *node.Reply, err error) {
 	p.backend.noticeSleep() // what was sent before it may be long over
-	now := p.backend.clock.Now()
 	p.mu.Lock()
+	now := p.backend.clock.Now() // read with the lock held: ownClockMoved counts on it
 	f.done = true
 	if f.timer != nil {
 		f.timer.Stop()

@@ -79,5 +79,9 @@ func (w *ClockWatch) surer(doubt, age time.Duration) bool {
 // trusted again; zero if it is.
 func (w *ClockWatch) Suspect(now Instant) time.Duration { return max(w.steady.Sub(now), 0) }
 
+// Since is when the reading was taken that the next one is compared with, zero if
+// there is none.
+func (w *ClockWatch) Since() Instant { return w.at }
+
 // Forget begins anew: the clock is another one, or it was ours that moved.
 func (w *ClockWatch) Forget() { w.at, w.steady = 0, 0 }
