@@ -71,12 +71,12 @@ func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // intentLetters are the intents as hello.lua reads them.
-var intentLetters = [...]string{node.Greet: "g", node.Look: "l", node.Declare: "d", node.Suspect: "s", node.Trust: "t", node.Vouch: "v", node.Unvouch: "u"}
+var intentLetters = [...]string{node.Greet: "g", node.Look: "l", node.Declare: "d", node.Suspect: "s", node.Leapt: "c", node.Trust: "t", node.Vouch: "v", node.Unvouch: "u"}
 
 func encodeHello(h node.Hello) []string {
 	return []string{
-		"", "", "4", h.Keys.Guard(), h.Keys.Quarantine(), h.Keys.Tokens(), h.Keys.Durable(),
-		h.Conf.String(), intentLetters[h.Intent], h.Nonce, h.Suspect,
+		"", "", "5", h.Keys.Guard(), h.Keys.Quarantine(), h.Keys.Tokens(), h.Keys.Durable(), h.Keys.Clock(),
+		h.Conf.String(), intentLetters[h.Intent], h.Nonce, h.Suspect, h.Record, h.Former,
 	}
 }
 
@@ -101,7 +101,7 @@ func encodeConfigure(c node.Configure) []string {
 		need = formatInt(c.Need)
 	}
 	return []string{
-		"", "", "3", c.Keys.Guard(), c.Keys.Quarantine(), c.Keys.Tokens(),
+		"", "", "4", c.Keys.Guard(), c.Keys.Quarantine(), c.Keys.Tokens(), c.Keys.Clock(),
 		c.Conf.String(), c.Shown, c.Nonce, need, formatUint(c.Floor), flag(c.ByClock),
 	}
 }
@@ -244,14 +244,14 @@ func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
 }
 
 func decodeHello(reply any) (node.HelloReply, error) {
-	t, err := decodeTexts(reply, 20)
+	t, err := decodeTexts(reply, 21)
 	if err != nil {
 		return node.HelloReply{}, err
 	}
 	r := node.HelloReply{
 		Standing: node.Standing(t[1]), Guard: t[2], Changed: t[3] == "1", Previous: t[4],
 		Kept: t[6] == "1", ByClock: t[7] == "1", Life: t[8], RunID: t[9],
-		Version: t[10], Role: t[11], Master: t[12], Mode: t[13], MaxMemoryPolicy: t[15], Was: t[17], Durable: t[18] == "1",
+		Version: t[10], Role: t[11], Master: t[12], Mode: t[13], MaxMemoryPolicy: t[15], Was: t[17], Durable: t[18] == "1", Record: t[20],
 	}
 	switch r.Standing {
 	case node.StandingOK, node.StandingNew, node.StandingDurable, node.StandingQuarantined, node.StandingMismatch:

@@ -106,17 +106,17 @@ func TestDecodeCall(t *testing.T) {
 func TestDecodeHello(t *testing.T) {
 	reply := func() []any {
 		return []any{"5", "quarantined", "quarantine:r2:n|c", "1", "r1|c", "7", "1", "1", "r2.e", "r2", "7.0.15", "slave", "h:1",
-			"standalone", "1024", "noeviction", "9", "w", "1", "8"}
+			"standalone", "1024", "noeviction", "9", "w", "1", "8", "5 6 7"}
 	}
 	want := node.HelloReply{
 		Time: 5, Standing: node.StandingQuarantined, Guard: "quarantine:r2:n|c", Changed: true, Previous: "r1|c", Credit: 7,
 		Kept: true, ByClock: true, Life: "r2.e", RunID: "r2", Version: "7.0.15", Role: "slave", Master: "h:1",
-		Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction", Need: 9, Was: "w", Durable: true, Since: 8,
+		Mode: "standalone", MaxMemory: 1024, MaxMemoryPolicy: "noeviction", Need: 9, Was: "w", Durable: true, Since: 8, Record: "5 6 7",
 	}
 	if got, err := decodeHello(reply()); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for i, bad := range map[int]any{0: "x", 1: "OK", 5: "", 9: "", 14: "", 15: nil, 16: "", 19: "x"} {
+	for i, bad := range map[int]any{0: "x", 1: "OK", 5: "", 9: "", 14: "", 15: nil, 16: "", 19: "x", 20: nil} {
 		r := reply()
 		r[i] = bad
 		if got, err := decodeHello(r); err == nil {
@@ -178,7 +178,7 @@ func FuzzDecode(f *testing.F) {
 		if a.Code.String() == "unknown" || a.Remaining < -1 || a.Token >= node.MaxExact {
 			t.Errorf("%q is read as %+v", text, a)
 		}
-		decodeHello(slices.Repeat([]any{text}, 20))
+		decodeHello(slices.Repeat([]any{text}, 21))
 		decodeConfigure(slices.Repeat([]any{text}, 7))
 		decodeWatch(slices.Repeat([]any{text}, 4))
 		decodeTokens(slices.Repeat([]any{text}, 4))

@@ -201,7 +201,7 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 			t.Errorf("key %q is outside the namespace", key)
 		}
 	}
-	if len(keys) != 13 {
+	if len(keys) != 14 {
 		t.Errorf("keys %q", keys)
 	}
 	for _, name := range []string{"common", "call", "hello", "watch", "tokens"} {

@@ -44,11 +44,9 @@ func NewClockWatch(window time.Duration, rate float64) *ClockWatch {
 // clock has moved against ours since the reading before, zero if not by more than
 // clocks may: positive if it leapt ahead, and leases have ended early.
 func (w *ClockWatch) Observe(sent, received Instant, micros int64) time.Duration {
-	shown := time.Duration(micros) * time.Microsecond
-	lo, hi := shown-time.Duration(received), shown-time.Duration(sent)
-	age := received.Sub(w.at)
-	allowed := clockStep + time.Duration(w.rate*float64(min(age, w.window))) +
-		time.Duration(hostDrift*float64(max(age-w.window, 0)))
+	r := ReadClock(sent, received, micros)
+	lo, hi, age := r.Lo, r.Hi, received.Sub(w.at)
+	allowed := mayMove(age, w.window, w.rate)
 	moved := time.Duration(0)
 	switch {
 	case w.at == 0:
@@ -64,6 +62,18 @@ func (w *ClockWatch) Observe(sent, received Instant, micros int64) time.Duration
 		w.steady = received.Add(w.window)
 	}
 	return moved
+}
+
+// ReadClock returns by how much a node's clock is ahead of ours that showed micros, in
+// microseconds since 1970, at some time between sent and received.
+func ReadClock(sent, received Instant, micros int64) ClockReading {
+	shown := time.Duration(micros) * time.Microsecond
+	return ClockReading{At: received, Lo: shown - received.Sub(0), Hi: shown - sent.Sub(0)}
+}
+
+// mayMove is how far two clocks may move apart within age.
+func mayMove(age, window time.Duration, rate float64) time.Duration {
+	return clockStep + time.Duration(rate*float64(min(age, window))) + time.Duration(hostDrift*float64(max(age-window, 0)))
 }
 
 // surer reports whether a reading in doubt by that much is to take the place of the

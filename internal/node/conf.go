@@ -166,6 +166,9 @@ func (k Keyspace) Quarantine() string { return k.Namespace + ":quarantine" }
 // Durable is the key of the mark of a node that forgets nothing.
 func (k Keyspace) Durable() string { return k.Namespace + ":durable" }
 
+// Clock is the key of what is kept of the node's clock.
+func (k Keyspace) Clock() string { return k.Namespace + ":clock" }
+
 // Tokens is the key of the hash of token counters.
 func (k Keyspace) Tokens() string { return k.Namespace + ":tokens" }
 

@@ -16,6 +16,9 @@ const (
 	// Suspect begins a quarantine where the node still shows Hello.Suspect: its
 	// data went back in time under it, or may have.
 	Suspect
+	// Leapt begins one where the node still shows Hello.Suspect: its clock moved, and
+	// leases may have ended early. Its counters have forgotten nothing by that.
+	Leapt
 	// Trust makes a node vote that is StandingDurable and shows Hello.Suspect: it
 	// was seen to write everything to disk before it answers.
 	Trust
@@ -34,8 +37,12 @@ type Hello struct {
 	// Nonce names a quarantine that begins now: a fresh random text of
 	// hexadecimal digits.
 	Nonce string
-	// Suspect is the guard that is to be distrusted (Suspect), or trusted (Trust).
+	// Suspect is the guard that is to be distrusted (Suspect, Leapt), or trusted (Trust).
 	Suspect string
+	// Record, unless empty, is to be kept of the node's clock, in place of Former, which
+	// the client was told before: empty for nothing. The node does not read it. What is
+	// kept goes when a quarantine begins.
+	Record, Former string
 }
 
 // Standing is how a node took a Hello.
@@ -72,7 +79,8 @@ type HelloReply struct {
 	// the quarantine.
 	Credit int64
 	// Kept tells that the node is in quarantine, also that of another configuration,
-	// and still has its counters: it was reconfigured and has forgotten nothing.
+	// and still has its counters: it was reconfigured, or its clock moved, and it has
+	// forgotten nothing.
 	Kept bool
 	// Need is how many milliseconds the quarantine that the node shows has to last
 	// at least, 0 if it does not say.
@@ -85,6 +93,8 @@ type HelloReply struct {
 	// Since is when, by the node's clock, its counters began anew after a quarantine,
 	// 0 for never: what was seen of them before says nothing of what they are now.
 	Since int64
+	// Record is what the node keeps of its clock, empty for nothing.
+	Record string
 	// Durable tells that the node is marked as one that forgets nothing.
 	Durable bool
 	// Life is the identity that guards name: the process, and which of its terms

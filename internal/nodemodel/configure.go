@@ -34,6 +34,7 @@ func (n *Node) Configure(c node.Configure, now int64) node.ConfigureReply {
 	reply.Done = true
 	n.Set(c.Keys.Guard(), Value{Text: node.Guard{Life: n.Life(), Nonce: c.Nonce, Conf: c.Conf.String()}.String()})
 	n.Delete(c.Keys.Quarantine())
+	n.Delete(c.Keys.Clock()) // others may have another timeline
 	n.setCredit(c.Keys, c.Nonce, 0)
 	if reply.Whole || !c.Fence {
 		n.SetField(c.Keys.Quarantine(), keptField, "1")

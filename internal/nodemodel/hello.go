@@ -17,6 +17,7 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 	}
 	_, reply.ByClock = n.Field(h.Keys.Tokens(), node.ClockField)
 	reply.Since = n.since(h.Keys)
+	reply.Record = n.clock(h.Keys)
 	_, reply.Durable = n.get(h.Keys.Durable(), now)
 	guard, known := node.ParseGuard(shown.Text)
 	next := guard
@@ -41,7 +42,7 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 		next = node.Guard{Life: life, Conf: h.Conf.String()}
 	case !ok:
 		next = node.Guard{Life: life, Nonce: h.Nonce, Conf: node.NoConf}
-	case guard.Life != life, h.Intent == node.Suspect && shown.Text == h.Suspect:
+	case guard.Life != life, (h.Intent == node.Suspect || h.Intent == node.Leapt) && shown.Text == h.Suspect:
 		next.Life, next.Nonce = life, h.Nonce
 	}
 	if next != guard {
@@ -57,35 +58,54 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 	default:
 		reply.Standing = node.StandingOK
 	}
+	whole := n.kept(h.Keys)
+	if reply.Changed {
+		whole = h.Intent == node.Leapt && guard.Life == life && (whole || guard.Nonce == "")
+	}
 	var need string
 	if guard.Nonce != "" && next.Nonce != "" {
-		// What a change of configuration asks for holds for the next process, too.
-		need, _ = n.Field(h.Keys.Quarantine(), needField)
-		reply.Was, _ = n.Field(h.Keys.Quarantine(), wasField)
-		if number, ok := parseNumber(need); ok {
-			reply.Need = int64(number)
-		}
+		need = n.carryOver(h.Keys, &reply)
 	}
 	if h.Intent != node.Look {
-		n.take(h, &reply, next, need)
+		n.take(h, &reply, next, need, whole)
 	}
 	if reply.Standing == node.StandingQuarantined {
 		reply.Credit = n.credit(h.Keys, next.Nonce)
 	}
-	reply.Kept = next.Nonce != "" && !reply.Changed && n.kept(h.Keys)
+	reply.Kept = next.Nonce != "" && whole
 	return reply
 }
 
+// carryOver returns what a change of configuration asks for: it holds for the next
+// process, too.
+func (n *Node) carryOver(keys node.Keyspace, reply *node.HelloReply) (need string) {
+	need, _ = n.Field(keys.Quarantine(), needField)
+	reply.Was, _ = n.Field(keys.Quarantine(), wasField)
+	if number, ok := parseNumber(need); ok {
+		reply.Need = int64(number)
+	}
+	return need
+}
+
 // take stores what a hello that is no look has come to.
-func (n *Node) take(h node.Hello, reply *node.HelloReply, next node.Guard, need string) {
+func (n *Node) take(h node.Hello, reply *node.HelloReply, next node.Guard, need string, whole bool) {
 	if reply.Changed {
 		n.Set(h.Keys.Guard(), Value{Text: reply.Guard})
 		n.Delete(h.Keys.Quarantine())
+		n.Delete(h.Keys.Clock()) // perhaps it is another clock by now
+		reply.Record = ""
 		if next.Nonce != "" {
 			n.setCredit(h.Keys, next.Nonce, 0)
 			n.setIf(h.Keys, needField, need)
 			n.setIf(h.Keys, wasField, reply.Was)
+			if whole {
+				n.SetField(h.Keys.Quarantine(), keptField, "1")
+			}
 		}
+	} else if h.Record != "" && h.Former == reply.Record &&
+		(reply.Standing == node.StandingOK || reply.Standing == node.StandingQuarantined) {
+		n.Set(h.Keys.Clock(), Value{Text: h.Record})
+		reply.Record = h.Record
 	}
 	if reply.Standing != node.StandingOK {
 		return
@@ -149,6 +169,9 @@ func (n *Node) since(keys node.Keyspace) int64 {
 	}
 	return int64(since)
 }
+
+// clock is what is kept of the node's clock, empty for nothing.
+func (n *Node) clock(keys node.Keyspace) string { return n.strings[keys.Clock()].Text }
 
 // kept reports whether the counters are known to have forgotten nothing.
 func (n *Node) kept(keys node.Keyspace) bool {

@@ -1,6 +1,7 @@
 -- Gives the node another configuration, under which it is in quarantine.
 --
--- KEYS   1 the guard, 2 the hash of the quarantine, 3 the hash of token counters
+-- KEYS   1 the guard, 2 the hash of the quarantine, 3 the hash of token counters,
+--        4 what is kept of its clock
 -- ARGV   1 the configuration, 2 the guard that the caller saw (empty: none), 3 the
 --        nonce of the quarantine, 4 how many ms it has to last (empty: fence, until
 --        the node is configured once more), 5 the floor, 6 1 if that rests on a
@@ -31,7 +32,7 @@ local done = life and (shown or '') == ARGV[2] and (own or not shown) and older
 
 if done then
   call('SET', KEYS[1], 'quarantine:' .. life .. ':' .. nonce .. '|' .. conf)
-  call('DEL', KEYS[2])
+  call('DEL', KEYS[2], KEYS[4]) -- others may have another timeline
   call('HSET', KEYS[2], 'nonce', nonce, 'credit', '0')
   if need == '' then
     call('HSET', KEYS[2], 'was', was)

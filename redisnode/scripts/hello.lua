@@ -2,14 +2,16 @@
 -- quarantine where the node may have forgotten something, and says who it is.
 --
 -- KEYS   1 the guard, 2 the hash of the quarantine, 3 the hash of token counters,
---        4 the mark of a node that forgets nothing
+--        4 the mark of a node that forgets nothing, 5 what is kept of its clock
 -- ARGV   1 the configuration
 --        2 the intent: g greet, l look (change nothing), d declare (a node without
 --          configuration takes it and votes), s suspect (its data went back, or
---          may have), t trust (a durable node was seen to write all to disk),
+--          may have), c suspect its clock, t trust (a durable node was seen to write all to disk),
 --          v vouch (mark it as durable), u unvouch
 --        3 the nonce of a quarantine that begins now
---        4 the guard that is suspected (s) or trusted (t)
+--        4 the guard that is suspected (s, c) or trusted (t)
+--        5 what to keep of its clock (empty: no change), 6 in place of what (empty:
+--          nothing)
 -- REPLY  strings: TIME in µs, the standing (ok, new, durable, quarantined, mismatch), the
 --        guard, 1 if that was changed (to a look: would be), the guard before,
 --        the credit in ms, 1 if the counters were kept, 1 if they rest on the
@@ -17,7 +19,7 @@
 --        mode, maxmemory in bytes, its policy, how many ms the quarantine has to
 --        last at least (0: not said), the configuration before it was fenced (empty:
 --        it is not), 1 if it is marked as durable, when a quarantine ended and the
---        counters began anew, by TIME in µs (0: never)
+--        counters began anew, by TIME in µs (0: never), what is kept of its clock
 
 local time, conf, intent, nonce = call('TIME'), ARGV[1], ARGV[2], ARGV[3]
 local info = '\n' .. call('INFO', 'server', 'replication', 'memory')
@@ -31,6 +33,8 @@ local function accepts(stored)
   return rest == ours and (protocol == own or tonumber(protocol) == tonumber(own) - 1)
 end
 
+local readable, record = pcall(call, 'GET', KEYS[5])
+record = readable and record or '' -- what is no string is written over
 local life = identity(info)
 local shown = call('GET', KEYS[1])
 local own, was, stored = nil, nil, nil -- life and nonce shown, configuration
@@ -54,7 +58,7 @@ elseif intent == 'd' and (not shown or stored == '-') then
 elseif not shown then
   quarantine, stored = nonce, '-'
   guard = 'quarantine:' .. life .. ':' .. nonce .. '|-'
-elseif own ~= life or (intent == 's' and shown == ARGV[4]) then
+elseif own ~= life or ((intent == 's' or intent == 'c') and shown == ARGV[4]) then
   quarantine = nonce
   guard = 'quarantine:' .. life .. ':' .. nonce .. '|' .. stored
 end
@@ -74,22 +78,32 @@ elseif standing == 'ok' and intent == 'u' then
 end
 local q = {}
 if quarantine then q = call('HMGET', KEYS[2], 'nonce', 'credit', 'kept', 'need', 'was') end
+-- Whether its counters have forgotten nothing.
+local whole = q[3] == '1'
+if changed then whole = intent == 'c' and own == life and (whole or not was) end
 if changed and intent ~= 'l' then
   call('SET', KEYS[1], guard)
-  call('DEL', KEYS[2])
+  call('DEL', KEYS[2], KEYS[5]) -- perhaps it is another clock by now
+  record = ''
   if quarantine then
     call('HSET', KEYS[2], 'nonce', quarantine, 'credit', '0')
     -- What a change of configuration asks for holds for the next process, too.
     if was and q[4] then call('HSET', KEYS[2], 'need', q[4]) end
     if was and q[5] then call('HSET', KEYS[2], 'was', q[5]) end
+    if whole then call('HSET', KEYS[2], 'kept', '1') end
   end
+end
+local served = standing == 'ok' or standing == 'quarantined'
+if served and not changed and intent ~= 'l' and ARGV[5] ~= '' and record == ARGV[6] then
+  call('SET', KEYS[5], ARGV[5])
+  record = ARGV[5]
 end
 
 local credit, kept = '0', ''
 if standing == 'quarantined' and q[1] == quarantine and (not changed or intent == 'l') then
   credit = format('%.0f', num(q[2]) or 0)
 end
-if quarantine and not changed and q[3] == '1' then kept = '1' end
+if quarantine and whole then kept = '1' end
 local counters, fields = pcall(call, 'HMGET', KEYS[3], 'clock', 'since') -- no hash: calls say so
 local clock = counters and fields[1] and '1' or ''
 local since = counters and num(fields[2]) or 0
@@ -100,5 +114,5 @@ return {
   kept, clock, life or '', field('run_id'), field('redis_version'), field('role'), master,
   field('%a+_mode') --[[redis_mode, server_mode]], field('maxmemory'), field('maxmemory_policy'),
   format('%.0f', was and num(q[4]) or 0), was and q[5] or '', marked and '1' or '',
-  format('%.0f', since),
+  format('%.0f', since), record,
 }

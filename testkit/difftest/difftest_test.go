@@ -176,7 +176,7 @@ func (w *world) report(ops int) {
 	if !w.embedded && w.promotions == 0 {
 		w.t.Error("never promoted")
 	}
-	if len(w.watches) != 8 {
+	if len(w.watches) != 12 {
 		w.t.Errorf("only these came of watches: %v", w.watches)
 	}
 }
@@ -226,9 +226,10 @@ var (
 		"00000000000000000000000000000001", "0123456789abcdef0123456789abcdef", "ffffffffffffffffffffffffffffffff",
 	}
 	// All with the same counter or others, it does not matter; all bytes do.
-	names  = []string{"a", "{a}b", "a{b", "invoice/42 or so", "\x00\xff\r\n", "~broken"}
-	nonces = []string{"00", "5f", "abcdef"}
-	owners = []string{"", "", "host", "host 12 cron", " leading", "\x00\n\xfe end "}
+	names   = []string{"a", "{a}b", "a{b", "invoice/42 or so", "\x00\xff\r\n", "~broken"}
+	nonces  = []string{"00", "5f", "abcdef"}
+	records = []string{"-5 6 7", "another"}
+	owners  = []string{"", "", "host", "host 12 cron", " leading", "\x00\n\xfe end "}
 
 	maxExact = uint64(node.MaxExact)
 )
@@ -238,7 +239,7 @@ var usualConf = node.Conf{Epoch: 1, Protocol: 1, N: 3, Q: 2, MaxTTL: maxTTL, Mem
 // hello introduces the client with a conf that usually is the last one.
 func (w *world) hello() {
 	w.keys.Namespace = "redlock"
-	w.introduce(pick(w.rnd, node.Greet, node.Greet, node.Look, node.Declare, node.Declare, node.Suspect, node.Trust, node.Vouch, node.Vouch, node.Unvouch))
+	w.introduce(pick(w.rnd, node.Greet, node.Greet, node.Look, node.Declare, node.Declare, node.Suspect, node.Leapt, node.Trust, node.Vouch, node.Vouch, node.Unvouch))
 }
 
 func (w *world) introduce(intent node.Intent) {
@@ -247,6 +248,7 @@ func (w *world) introduce(intent node.Intent) {
 	conf.N = pick(w.rnd, 3, 3, 3, 3, 5)
 	h := node.Hello{
 		Keys: w.keys, Conf: conf, Nonce: pick(w.rnd, nonces...), Intent: intent, Suspect: pick(w.rnd, w.shown, w.shown, w.shown, "x"),
+		Record: pick(w.rnd, "", "", records[0], records[1]), Former: pick(w.rnd, append(records, "", "")...),
 	}
 	got, err := w.node.Hello(w.t.Context(), h)
 	for try := 1; err != nil && try < 3; try++ { // the end of a connection may be noticed while in use
@@ -263,6 +265,12 @@ func (w *world) introduce(intent node.Intent) {
 	w.standings[got.Standing]++
 	if got.Since > 0 {
 		w.watches["hello: counters that began anew"]++
+	}
+	if h.Record != "" && h.Record != h.Former {
+		w.watches[fmt.Sprintf("hello: clock recorded: %v", got.Record == h.Record)]++
+	}
+	if got.Changed && intent == node.Leapt {
+		w.watches[fmt.Sprintf("hello: clock suspected, counters kept: %v", got.Kept)]++
 	}
 	if h.Intent == node.Look {
 		return
@@ -287,7 +295,7 @@ func (w *world) declare() {
 // watch sends a random claim, and compares what comes of it.
 func (w *world) watch() {
 	if w.shown == w.guard && w.rnd.IntN(5) > 0 {
-		w.introduce(node.Suspect)
+		w.introduce(pick(w.rnd, node.Suspect, node.Leapt))
 	}
 	claim := node.Watch{
 		Keys: w.keys, Guard: pick(w.rnd, w.shown, w.shown, w.shown, w.shown, w.guard, "x"), Credit: pick[int64](w.rnd, 0, 500, 999, 1000, 5000, 5000),

@@ -150,7 +150,7 @@ func (w *world) restartDurable() {
 // compareState compares all keys and takes over the server's deadlines, so
 // that small differences do not add up.
 func (w *world) compareState() {
-	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Durable()) {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Clock()) {
 		kind, text := w.text("TYPE", key), ""
 		if kind == "string" {
 			text = w.text("GET", key)
@@ -248,7 +248,7 @@ func (w *world) fail(key, what string) {
 // adopt makes the model equal to the server after a batch that could not be
 // compared.
 func (w *world) adopt() {
-	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Tokens(), w.keys.Quarantine()) {
+	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Clock(), w.keys.Tokens(), w.keys.Quarantine()) {
 		w.model.Delete(key)
 		switch w.text("TYPE", key) {
 		case "string":
