@@ -40,7 +40,7 @@ func free(t *testing.T, l *redlock.Lease) {
 }
 
 // TestF42F43AClockThatJumps: within one renewal the node is named, and has no
-// vote for as long as the longest lease; the lease lives on with the others.
+// vote until its quarantine is over; the lease lives on with the others.
 func TestF42F43AClockThatJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Minute, -100 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,9 +68,9 @@ func TestF42F43AClockThatJumps(t *testing.T) {
 			if got := votes(); got != 4 {
 				t.Errorf("%v: %d nodes voted", jump, got)
 			}
-			time.Sleep(31 * time.Second)
+			time.Sleep(48 * time.Second)
 			if got := votes(); got != 5 {
-				t.Errorf("%v: steady again, and %d nodes voted", jump, got)
+				t.Errorf("%v: its quarantine is over, and %d nodes voted", jump, got)
 			}
 			if l.Context().Err() != nil {
 				t.Errorf("%v: %v", jump, context.Cause(l.Context()))
@@ -161,4 +161,81 @@ func TestF48AllClocksAtOnce(t *testing.T) {
 			free(t, acquire(t, lk, "y", nil))
 		})
 	}
+}
+
+// TestF42ANewcomerAfterAJump: A holds on 1 and 2 of 3, and 2 jumps ahead. Who has only
+// just begun knows what 2 has recorded of its clock, and does not take its vote, however
+// many there are and however short they live; once the leases are over, it votes again.
+func TestF42ANewcomerAfterAJump(t *testing.T) {
+	for _, jump := range []time.Duration{2 * time.Second, time.Minute, -100 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			lk, s := locktest.New(t, 3, nil)
+			free(t, acquire(t, lk, "y", nil))
+			s.Nodes[2].Down(true)
+			l := acquire(t, lk, "x", &redlock.AcquireOptions{TTL: min(max(jump, time.Second), 30*time.Second), NoRenew: true})
+			s.Nodes[2].Down(false)
+			s.Nodes[1].ShiftClock(jump)
+			for range 20 {
+				rival := s.Open(t, nil)
+				stolen, err := rival.TryAcquire(t.Context(), "x", &redlock.AcquireOptions{MaxAttempts: 2})
+				if err == nil && l.Context().Err() == nil {
+					t.Fatalf("%v: two holders", jump)
+				}
+				if err == nil {
+					free(t, stolen)
+				}
+				if err := rival.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 60 { // somebody has to watch
+				time.Sleep(time.Second)
+				free(t, acquire(t, s.Open(t, nil), "z", nil))
+			}
+			s.Nodes[0].Down(true)
+			free(t, acquire(t, s.Open(t, nil), "x", nil)) // 2 votes
+		})
+	}
+}
+
+// TestClocksSteadilyApart: nobody loses a vote for a clock that is wrong, whichever
+// minority is down, for those who watch nor for those who have only just begun.
+func TestClocksSteadilyApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log clockLog
+		soon := &redlock.AcquireOptions{Wait: 5 * time.Second}
+		o := &redlock.Options{Observer: log.observe}
+		lk, s := locktest.New(t, 5, o)
+		for i, off := range []time.Duration{-7 * time.Minute, -time.Minute, 0, 3 * time.Minute, time.Hour} {
+			s.Nodes[i].ShiftClock(off)
+		}
+		free(t, acquire(t, lk, "x", soon))
+		for i := range s.Nodes {
+			for j := range i {
+				s.Nodes[i].Down(true)
+				s.Nodes[j].Down(true)
+				for range 4 {
+					time.Sleep(10 * time.Second)
+					free(t, acquire(t, lk, "x", soon))
+					brief := s.Open(t, o)
+					free(t, acquire(t, brief, "x", soon))
+					if err := brief.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				s.Nodes[i].Down(false)
+				s.Nodes[j].Down(false)
+			}
+		}
+		if got := log.names(); len(got) > 0 {
+			t.Errorf("named: %v", got)
+		}
+		free(t, acquire(t, lk, "x", soon))
+		time.Sleep(time.Second)
+		for _, st := range lk.Nodes(t.Context()) {
+			if st.Err != nil {
+				t.Errorf("%+v", st)
+			}
+		}
+	})
 }

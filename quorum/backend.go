@@ -74,6 +74,7 @@ type Backend struct {
 	runIDs   map[string]int        // process → index of the peer that it is
 	held     map[*attempt]struct{} // leases to look after
 	moves    map[int]move          // by peer: how its clock moved last
+	readings []lastReading         // of the nodes' clocks, at greetings
 	ownMoved core.Instant          // when our own clock was last put right
 	surveyed chan struct{}         // closed when the survey of clocks under way is over
 	watch    *time.Timer           // looks for suspensions while leases are held
@@ -108,6 +109,8 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		runIDs: make(map[string]int),
 		held:   make(map[*attempt]struct{}),
 		moves:  make(map[int]move),
+
+		readings: make([]lastReading, len(nodes)),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.closing, b.close = context.WithCancelCause(context.Background())

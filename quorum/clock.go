@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,108 @@ const (
 	alikeBy     = 500 * time.Millisecond
 	alikeWithin = 10 * time.Second
 )
+
+// lastReading is what was last read of a node's clock, and what the node had recorded
+// of it, in its own words.
+type lastReading struct {
+	core.ClockReading
+	record string
+	guard  string // what the node showed
+}
+
+// readClock returns what the answer to a hello tells of the node's clock: nothing if the
+// node serves no leases.
+func (b *Backend) readClock(sent, received core.Instant, r node.HelloReply) lastReading {
+	shown, ok := node.ParseGuard(r.Guard)
+	serves := r.Standing == node.StandingOK || r.Standing == node.StandingQuarantined
+	if !ok || !serves || shown.Conf == node.NoConf || r.Was != "" || b.unfit(r) != nil {
+		return lastReading{}
+	}
+	l := lastReading{core.ReadClock(sent, received, r.Time), r.Record, r.Guard}
+	l.Record = core.ParseClockRecord(r.Record)
+	return l
+}
+
+// compareClocks takes in what a greeting tells of the clock of node i, and compares the
+// clocks of all by what was recorded of them: we may have begun after one moved. It
+// returns when that is decided, so that no node is welcome before.
+func (b *Backend) compareClocks(i int, l lastReading) {
+	b.mu.Lock()
+	b.readings[i] = l
+	verdicts := b.judgeClocks()
+	b.mu.Unlock()
+	if slices.ContainsFunc(verdicts, func(v core.ClockVerdict) bool { return v.Suspect }) {
+		<-b.survey() // what was read of the others may be old
+		return
+	}
+	b.keepRecords(verdicts)
+}
+
+// judgeClocks compares the clocks of the nodes as they were last read. The lock is held.
+func (b *Backend) judgeClocks() []core.ClockVerdict {
+	readings := make([]core.ClockReading, len(b.readings))
+	for i, l := range b.readings {
+		readings[i] = l.ClockReading
+	}
+	return core.CompareClocks(b.clock.Now(), readings, b.cfg.Quorum, b.cfg.MaxTTL, b.cfg.DriftRate)
+}
+
+// keepRecords has nodes keep what is to be recorded of their clocks.
+func (b *Backend) keepRecords(verdicts []core.ClockVerdict) {
+	for i, v := range verdicts {
+		if v.Record.At == 0 {
+			continue
+		}
+		b.mu.Lock()
+		former := b.readings[i].record
+		b.readings[i].Record = v.Record // asked once
+		b.mu.Unlock()
+		b.peers[i].keepRecord(former, v.Record.String())
+	}
+}
+
+// keepRecord has the next greeting, which begins at once, take a record to the node.
+// Close waits for it: many clients live for a moment only.
+func (p *peer) keepRecord(former, record string) {
+	p.mu.Lock()
+	defer p.unlock()
+	if p.shut || p.backend.isClosed() {
+		return
+	}
+	if p.record == "" {
+		p.backend.begun()
+	}
+	p.former, p.record = former, record
+	p.carryRecord()
+}
+
+// carryRecord begins a greeting if there is a record to take to the node.
+func (p *peer) carryRecord() {
+	if p.record != "" && !p.underWay {
+		p.underWay = true
+		go p.greet()
+	}
+}
+
+// suspectClock has the node put in quarantine, unless it shows another guard by now: its
+// clock has moved by so much at least, or may have. What it granted may have ended.
+func (p *peer) suspectClock(guard string, by time.Duration) {
+	p.mu.Lock()
+	defer p.unlock()
+	now := p.backend.clock.Now()
+	if p.shut || p.suspect != "" {
+		return
+	}
+	if p.steady.Suspect(now) == 0 { // else it was told
+		p.log(slog.LevelWarn, "redlock: the clock of a node moved since it was recorded; it is put in quarantine",
+			"node", p.node.Name(), "by", by)
+		p.tell(backend.Event{Kind: backend.EventClockMoved, Took: by, Err: &quarantinedError{why: whyClock, left: p.backend.cfg.MaxTTL}})
+	}
+	p.leapt.Store(int64(now))
+	p.backend.leaps.Add(1)
+	p.ready, p.suspect, p.suspectAs = false, guard, node.Leapt
+	p.startGreeting(now)
+}
 
 // observeClock takes in what the node's clock showed.
 func (p *peer) observeClock(sent, received core.Instant, micros int64) {
@@ -86,34 +189,41 @@ func (b *Backend) runSurvey(done chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(b.ctx, maxNodeTimeout)
 	defer cancel()
 	since := make([]core.Instant, len(b.peers))
+	readings := make([]lastReading, len(b.peers))
 	var wg sync.WaitGroup
 	for i, p := range b.peers {
-		wg.Go(func() { since[i] = p.lookAtClock(ctx) })
+		wg.Go(func() { since[i], readings[i] = p.lookAtClock(ctx) })
 	}
 	wg.Wait()
-	b.decideMoves(since)
+	b.decideClocks(since, readings)
 }
 
-// lookAtClock asks the node for its time, and returns since when its clock has been
+// lookAtClock asks the node for its time. It returns since when its clock has been
 // watched, zero if there is nothing to compare with.
-func (p *peer) lookAtClock(ctx context.Context) core.Instant {
+func (p *peer) lookAtClock(ctx context.Context) (since core.Instant, l lastReading) {
 	sent := p.backend.clock.Now()
 	r, err := p.node.Hello(ctx, node.Hello{Keys: p.backend.keys, Conf: p.backend.conf, Intent: node.Look})
 	p.backend.noticeSleep()
 	p.mu.Lock()
 	defer p.unlock()
-	if shown, ok := node.ParseGuard(p.guard); err != nil || !ok || shown.Life != r.Life {
-		return 0
+	if err != nil {
+		return 0, l
 	}
-	since := p.steady.Since()
-	p.observeClock(sent, p.backend.clock.Now(), r.Time)
-	return since
+	now := p.backend.clock.Now()
+	if shown, ok := node.ParseGuard(p.guard); ok && shown.Life == r.Life {
+		since = p.steady.Since()
+		p.observeClock(sent, now, r.Time)
+	}
+	return since, p.backend.readClock(sent, now, r)
 }
 
-// decideMoves decides, now that the nodes have answered or are silent, whether those
-// whose clocks moved did, or ours. since is what lookAtClock has returned.
-func (b *Backend) decideMoves(since []core.Instant) {
+// decideClocks decides, now that the nodes have answered or are silent, which clocks
+// moved: against ours, or it was ours; and against their records. since and readings are
+// what lookAtClock has returned.
+func (b *Backend) decideClocks(since []core.Instant, readings []lastReading) {
 	b.mu.Lock()
+	copy(b.readings, readings)
+	verdicts := b.judgeClocks()
 	by, own := b.ownMove(since)
 	news := make(map[int]move)
 	for i, m := range b.moves {
@@ -127,11 +237,17 @@ func (b *Backend) decideMoves(since []core.Instant) {
 	b.mu.Unlock()
 	if own {
 		b.ownClockMoved(by)
-		return
+	} else {
+		for i, m := range news {
+			b.nodeMoved(b.peers[i], m)
+		}
 	}
-	for i, m := range news {
-		b.nodeMoved(b.peers[i], m)
+	for i, v := range verdicts {
+		if v.Suspect {
+			b.peers[i].suspectClock(readings[i].guard, v.Moved)
+		}
 	}
+	b.keepRecords(verdicts)
 }
 
 // ownMove reports whether our own clock moved, and by how much at least: if those of a
@@ -188,6 +304,7 @@ func (b *Backend) ownClockMoved(by time.Duration) {
 	b.mu.Lock()
 	b.ownMoved = b.clock.Now()
 	clear(b.moves)
+	clear(b.readings)
 	b.mu.Unlock()
 	var after []func()
 	for _, p := range b.peers {

@@ -26,8 +26,13 @@ type greeting struct {
 	// ready: the node has our configuration. It votes if it shows guard.
 	ready bool
 	guard string
-	// suspect is a guard that is no longer to be trusted: the next greeting says so.
-	suspect string
+	// suspect is a guard that is no longer to be trusted: the next greeting says so, as
+	// node.Suspect or node.Leapt.
+	suspect   string
+	suspectAs node.Intent
+	// record, unless empty, is what the next greeting has the node keep of its clock, in
+	// place of former.
+	record, former string
 	// behind: the node's counters are behind what we have seen of them, and it is not
 	// known whether they began anew.
 	behind bool
@@ -81,12 +86,19 @@ func (p *peer) greet() {
 	p.mu.Lock()
 	behind := p.behind
 	if p.suspect != "" {
-		h.Intent, h.Suspect = node.Suspect, p.suspect
+		h.Intent, h.Suspect = p.suspectAs, p.suspect
+	}
+	if p.record != "" {
+		defer p.backend.ended()
+		h.Record, h.Former, p.record = p.record, p.former, ""
 	}
 	p.mu.Unlock()
 	sent := p.backend.clock.Now()
 	reply, err := p.hello(ctx, h)
 	p.backend.noticeSleep() // or the node's clock would seem to have leapt
+	if err == nil {
+		p.hear(sent, reply)
+	}
 	p.mu.Lock()
 	now := p.backend.clock.Now()
 	p.underWay, p.silent, p.stalled, p.greeted = false, false, 0, sent
@@ -95,8 +107,6 @@ func (p *peer) greet() {
 		p.kicker = nil
 	}
 	if err == nil {
-		p.recognize(reply)
-		p.observeClock(sent, now, reply.Time)
 		err = p.judge(reply)
 	}
 	var hopeless []*task
@@ -125,12 +135,23 @@ func (p *peer) greet() {
 		p.ready = false
 		p.startGreeting(now)
 	}
+	p.carryRecord()
 	p.kick(now)
 	after := p.release()
 	for _, t := range hopeless {
 		t.sink.fail(t, err, false, now)
 	}
 	after()
+}
+
+// hear takes in which process has answered a greeting, and what its clock shows.
+func (p *peer) hear(sent core.Instant, r node.HelloReply) {
+	p.mu.Lock()
+	received := p.backend.clock.Now()
+	p.recognize(r)
+	p.observeClock(sent, received, r.Time)
+	p.unlock()
+	p.backend.compareClocks(p.index, p.backend.readClock(sent, received, r))
 }
 
 // recognize takes in whether the node is still the process that it was.
@@ -154,7 +175,7 @@ func (p *peer) clear(h node.Hello, r node.HelloReply, behind bool) {
 	if behind && p.behind {
 		p.behind = false
 		if r.Standing == node.StandingOK {
-			p.suspect = r.Guard
+			p.suspect, p.suspectAs = r.Guard, node.Suspect
 		}
 	}
 }

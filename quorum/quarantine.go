@@ -60,6 +60,7 @@ func (e *quarantinedError) Error() string {
 const (
 	whyRestarted = "restarted, or was given other data"
 	whyConf      = "was given another configuration"
+	whyClock     = "clock moved, so that leases may have ended early"
 	whyLost      = "lost its data"
 	whyNew       = "blank: if it is new, declare it with init"
 	whyBlank     = "blank: new, or lost its data"
@@ -111,6 +112,8 @@ func (b *Backend) whyOut(q *quarantine, asked bool) error {
 		e.why, e.stuck = whyStuck, true
 	case q.need > 0:
 		e.why = whyConf
+	case q.kept: // what else begins one leaves counters that may have forgotten something
+		e.why = whyClock
 	case q.blank && b.seen.Load() != nil:
 		e.why = whyLost
 	case q.blank && asked:
@@ -148,6 +151,8 @@ func (q *quarantine) because() string {
 		return "because its configuration is being changed"
 	case q.need > 0:
 		return "because leases of another configuration may still be held"
+	case q.kept:
+		return "because leases may have ended early on it"
 	}
 	return "because it may have forgotten leases"
 }

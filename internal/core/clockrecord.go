@@ -67,17 +67,18 @@ type ClockVerdict struct {
 func CompareClocks(now Instant, readings []ClockReading, quorum int, window time.Duration, rate float64) []ClockVerdict {
 	verdicts := make([]ClockVerdict, len(readings))
 	heard, recorded := estimates(now, readings, window)
-	if len(heard) < max(quorum, 1) {
+	if len(heard) < quorum {
 		return verdicts
 	}
+	basis := recorded
 	if len(recorded) == 0 {
-		reference := medianOf(heard).middle()
-		for _, c := range heard {
-			verdicts[c.node].Record = c.reading.record(reference)
-		}
+		basis = heard
+	}
+	median, ok := medianOf(basis)
+	if !ok {
 		return verdicts
 	}
-	median, agree := medianOf(recorded), 0
+	agree := 0
 	for _, c := range recorded {
 		moved := c.apart(median)
 		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median)), window, rate) {
@@ -86,7 +87,7 @@ func CompareClocks(now Instant, readings []ClockReading, quorum int, window time
 			agree++
 		}
 	}
-	if 2*agree <= len(recorded) {
+	if len(recorded) > 0 && 2*agree <= len(recorded) {
 		for _, c := range recorded {
 			verdicts[c.node] = ClockVerdict{Suspect: true, Moved: c.apart(median)}
 		}
@@ -124,10 +125,15 @@ func estimates(now Instant, readings []ClockReading, window time.Duration) (hear
 	return heard, recorded
 }
 
-// medianOf returns the lower one of two that are in the middle.
-func medianOf(clocks []estimate) estimate {
-	sorted := slices.SortedFunc(slices.Values(clocks), func(a, b estimate) int { return cmp.Compare(a.middle(), b.middle()) })
-	return sorted[(len(sorted)-1)/2]
+// medianOf returns the median of those that are sure enough, the lower one of two, and
+// false if none is: what agrees with everything tells nothing.
+func medianOf(all []estimate) (estimate, bool) {
+	sure := slices.DeleteFunc(slices.Clone(all), func(e estimate) bool { return e.hi-e.lo > 2*clockStep })
+	if len(sure) == 0 {
+		return estimate{}, false
+	}
+	slices.SortFunc(sure, func(a, b estimate) int { return cmp.Compare(a.middle(), b.middle()) })
+	return sure[(len(sure)-1)/2], true
 }
 
 func (c estimate) middle() time.Duration { return c.lo + (c.hi-c.lo)/2 }
@@ -154,6 +160,8 @@ func (c estimate) age(o estimate) time.Duration {
 func (r ClockReading) wantsRecord(age, window time.Duration) bool {
 	had, doubt := r.Record.Hi-r.Record.Lo, r.Hi-r.Lo
 	switch {
+	case doubt > clockStep:
+		return false
 	case r.Record.At == 0:
 		return true
 	case age <= window:

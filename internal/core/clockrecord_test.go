@@ -165,11 +165,16 @@ func TestCompareClocksAtAnotherRate(t *testing.T) {
 // a good one is kept.
 func TestCompareClocksInDoubt(t *testing.T) {
 	h := newHosts(0, 0, 0)
-	h.doubt = 400 * time.Millisecond
+	for doubt, want := range map[time.Duration]string{260 * time.Millisecond: "...", time.Hour: "..."} {
+		if h.doubt = doubt; h.compare(0, 0) != want {
+			t.Errorf("in doubt by %v, and recorded", doubt)
+		}
+	}
+	h.doubt = 240 * time.Millisecond
 	if got := h.compare(0, 0); got != "rrr" {
 		t.Error(got)
 	}
-	h.off[0] = 700 * time.Millisecond
+	h.off[0] = 600 * time.Millisecond
 	if got := h.compare(time.Second, 0); got != "..." {
 		t.Errorf("within the doubt: %s", got)
 	}

@@ -47,6 +47,7 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 	}
 	if next != guard {
 		reply.Changed, reply.Previous, reply.Guard = true, shown.Text, next.String()
+		reply.Record = "" // perhaps it is another clock by now
 	}
 	switch {
 	case next.Conf != node.NoConf && !h.Conf.Accepts(next.Conf):
@@ -92,8 +93,7 @@ func (n *Node) take(h node.Hello, reply *node.HelloReply, next node.Guard, need 
 	if reply.Changed {
 		n.Set(h.Keys.Guard(), Value{Text: reply.Guard})
 		n.Delete(h.Keys.Quarantine())
-		n.Delete(h.Keys.Clock()) // perhaps it is another clock by now
-		reply.Record = ""
+		n.Delete(h.Keys.Clock())
 		if next.Nonce != "" {
 			n.setCredit(h.Keys, next.Nonce, 0)
 			n.setIf(h.Keys, needField, need)

@@ -78,13 +78,13 @@ elseif standing == 'ok' and intent == 'u' then
 end
 local q = {}
 if quarantine then q = call('HMGET', KEYS[2], 'nonce', 'credit', 'kept', 'need', 'was') end
+if changed then record = '' end -- perhaps it is another clock by now
 -- Whether its counters have forgotten nothing.
 local whole = q[3] == '1'
 if changed then whole = intent == 'c' and own == life and (whole or not was) end
 if changed and intent ~= 'l' then
   call('SET', KEYS[1], guard)
-  call('DEL', KEYS[2], KEYS[5]) -- perhaps it is another clock by now
-  record = ''
+  call('DEL', KEYS[2], KEYS[5])
   if quarantine then
     call('HSET', KEYS[2], 'nonce', quarantine, 'credit', '0')
     -- What a change of configuration asks for holds for the next process, too.
