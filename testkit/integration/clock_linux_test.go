@@ -115,3 +115,89 @@ func TestF42F43F44F46F47AClockOfOneNode(t *testing.T) {
 		})
 	}
 }
+
+// TestF42NewcomersAfterAJump: a lease is on three nodes of five, and the clock of one
+// of them jumps ahead, so that it ends there. Those who begin only now, one after the
+// other and at once, know of the clock what the node has recorded of it.
+func TestF42NewcomersAfterAJump(t *testing.T) {
+	t.Parallel()
+	ns, clock := startClocked(t, 5)
+	lk := ns.open(nil)
+	warm(t, lk)
+	elsewhere := []int{2, 3}
+	for _, i := range elsewhere {
+		if err := ns.servers[i].Freeze(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := take(t, lk, "x", &redlock.AcquireOptions{TTL: 30 * time.Second, NoRenew: true})
+	taken := time.Now()
+	await.True(t, patience, "what the frozen nodes find is too late", func() bool { return time.Since(taken) > 2*generous })
+	for _, i := range elsewhere {
+		if err := ns.servers[i].Thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.Jump(time.Minute)
+	newcomer := func() {
+		rival := ns.open(nil)
+		stolen, err := rival.TryAcquire(context.Background(), "x", &redlock.AcquireOptions{MaxAttempts: 2})
+		if err == nil {
+			t.Error("two holders")
+			release(t, stolen)
+		}
+		if err := rival.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	newcomer()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(newcomer)
+	}
+	wg.Wait()
+	if l.Context().Err() != nil {
+		t.Fatalf("the lease ended meanwhile: %v", context.Cause(l.Context()))
+	}
+}
+
+// TestClocksSteadilyApart: clocks that are minutes wrong, but run well, cost no vote,
+// whichever minority of the nodes is down.
+func TestClocksSteadilyApart(t *testing.T) {
+	t.Parallel()
+	ns := start(t, 1)
+	for _, off := range []time.Duration{-3 * time.Minute, 10 * time.Minute} {
+		clock, err := clockshim.New(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.Jump(off)
+		ns.servers = append(ns.servers, redisserver.StartWith(t, redisserver.Options{Clock: clock}))
+		ns.direct = append(ns.direct, nil)
+	}
+	events := &log{}
+	o := &redlock.Options{Observer: events.observe, MaxTTL: 2 * time.Second, TTL: time.Second}
+	lk := ns.open(o)
+	warm(t, lk)
+	for _, down := range ns.servers {
+		if err := down.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); time.Since(began) < 3*time.Second; { // longer than a record lasts
+			release(t, take(t, lk, "x", nil))
+			brief := ns.open(o)
+			release(t, take(t, brief, "x", nil))
+			if err := brief.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := down.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []redlock.EventKind{redlock.EventClockMoved, redlock.EventNodeQuarantined} {
+		if got := events.nodes(kind); len(got) > 0 {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+}
