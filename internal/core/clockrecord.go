@@ -63,6 +63,7 @@ type ClockVerdict struct {
 // not agree, nobody can tell which are right, and all are suspect. Without any record
 // the median of the clocks is where the reference begins.
 //
+// rate is by how much a clock may run fast or slow, window how long a record lasts.
 // Fewer nodes than a quorum tell nothing: nobody can take a lease with them either.
 func CompareClocks(now Instant, readings []ClockReading, quorum int, window time.Duration, rate float64) []ClockVerdict {
 	verdicts := make([]ClockVerdict, len(readings))
@@ -81,7 +82,8 @@ func CompareClocks(now Instant, readings []ClockReading, quorum int, window time
 	agree := 0
 	for _, c := range recorded {
 		moved := c.apart(median)
-		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median)), window, rate) {
+		// One clock may run fast by the rate, the other slow.
+		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median)), window, 2*rate) {
 			verdicts[c.node] = ClockVerdict{Suspect: true, Moved: moved}
 		} else {
 			agree++

@@ -9,6 +9,9 @@ const (
 	// hostDrift is how far the clocks of two hosts run apart over long times that
 	// nobody watched, as a fraction.
 	hostDrift = 0.0005
+	// lookedAtWithin is how often, and a little more, the clock of a node is read that
+	// somebody uses, even if no operation needs it.
+	lookedAtWithin = 20 * time.Second
 	// goodReading is how sure a reading of a node's clock should be to be compared
 	// with for a while.
 	goodReading = 50 * time.Millisecond
@@ -73,7 +76,8 @@ func ReadClock(sent, received Instant, micros int64) ClockReading {
 
 // mayMove is how far two clocks may move apart within age.
 func mayMove(age, window time.Duration, rate float64) time.Duration {
-	return clockStep + time.Duration(rate*float64(min(age, window))) + time.Duration(hostDrift*float64(max(age-window, 0)))
+	watched := min(age, max(window, lookedAtWithin))
+	return clockStep + time.Duration(rate*float64(watched)) + time.Duration(hostDrift*float64(age-watched))
 }
 
 // surer reports whether a reading in doubt by that much is to take the place of the

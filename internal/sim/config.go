@@ -127,7 +127,7 @@ func (c Config) Patience(s Script) time.Duration {
 	patience := 4*c.MaxTTL + c.Hold + turns*time.Second
 	var longest time.Duration
 	for _, f := range s {
-		if loses, blank := f.loses(); loses {
+		if loses, blank := f.loses(); loses || f.Verb == Step { // a node whose clock jumped sits out as well
 			longest = max(longest, core.QuarantineTime(c.MaxTTL, c.Drift.Rate, !blank))
 		}
 	}
