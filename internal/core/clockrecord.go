@@ -79,11 +79,11 @@ func CompareClocks(now Instant, readings []ClockReading, quorum int, window time
 	if !ok {
 		return verdicts
 	}
-	agree := 0
+	// One clock may run fast by the rate, and the other slow, which the age is told by.
+	agree, drift := 0, 2*rate/(1-rate)
 	for _, c := range recorded {
 		moved := c.apart(median)
-		// One clock may run fast by the rate, the other slow.
-		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median)), window, 2*rate) {
+		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median)), window, drift) {
 			verdicts[c.node] = ClockVerdict{Suspect: true, Moved: moved}
 		} else {
 			agree++

@@ -11,7 +11,7 @@ const (
 	hostDrift = 0.0005
 	// lookedAtWithin is how often, and a little more, the clock of a node is read that
 	// somebody uses, even if no operation needs it.
-	lookedAtWithin = 20 * time.Second
+	lookedAtWithin = 15 * time.Second
 	// goodReading is how sure a reading of a node's clock should be to be compared
 	// with for a while.
 	goodReading = 50 * time.Millisecond
@@ -76,7 +76,7 @@ func ReadClock(sent, received Instant, micros int64) ClockReading {
 
 // mayMove is how far two clocks may move apart within age.
 func mayMove(age, window time.Duration, rate float64) time.Duration {
-	watched := min(age, max(window, lookedAtWithin))
+	watched := min(age, window+lookedAtWithin) // until a reading is replaced
 	return clockStep + time.Duration(rate*float64(watched)) + time.Duration(hostDrift*float64(age-watched))
 }
 
