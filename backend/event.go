@@ -30,7 +30,7 @@ const (
 	EventNodeUp   EventKind = "node up"
 	EventNodeDown EventKind = "node down"
 	// EventNodeQuarantined: a node may have forgotten leases, because it
-	// restarted, lost its data or was given other data, and does not vote for
+	// restarted, lost its data, was given other data or its clock moved, and does not vote for
 	// another Took; Err is an ErrQuarantined that says more.
 	EventNodeQuarantined EventKind = "node quarantined"
 	// EventNodeLifted: the quarantine of a node is over, and it votes again. Err,
@@ -39,9 +39,9 @@ const (
 	// EventNodeRefused: a node does not vote; Err says why: an ErrMismatch, an
 	// *UnfitError, or that it has an outdated configuration.
 	EventNodeRefused EventKind = "node refused"
-	// EventClockMoved: the clock of a node moved by Took, and the node does not
-	// vote until it has been steady for the longest lease; Err is an
-	// ErrQuarantined that says so.
+	// EventClockMoved: the clock of a node moved by Took, at least, and the node
+	// does not vote until it has been steady for the longest lease, or its
+	// quarantine is over; Err is an ErrQuarantined that says so.
 	EventClockMoved EventKind = "clock moved"
 	// EventNodeAccepted: a node that had been refused votes again.
 	EventNodeAccepted EventKind = "node accepted"

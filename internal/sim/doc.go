@@ -42,7 +42,9 @@
 //     holder, a clock that runs faster than Config.Drift allows, and clocks that
 //     jump on as many nodes at a time as any two quorums share, 2q − N; a jump
 //     counts from a twentieth of the shortest TTL, but at most 250 ms, on, or if it
-//     is the second within two MaxTTL. Nothing watches clocks yet. A node that is
+//     is the second within two MaxTTL. The clients of the simulator watch no clocks;
+//     the library does, and TestNewcomers has the clocks of a minority jump as far as
+//     they like, with nothing relaxed. A node that is
 //     blank has nothing that could expire, so its clock may jump until its
 //     quarantine can be over. In these runs two may believe to hold a name, and do.
 //   - Tokens: never, but where a node began to count at its clock, because too few
