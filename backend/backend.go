@@ -125,7 +125,8 @@ type Lease interface {
 	Deadline() time.Time
 	// Extend prolongs the lease now. A lease that is lost stays lost.
 	Extend(ctx context.Context) error
-	// StopRenewal ends the renewal for good; the lease ends by its deadline.
+	// StopRenewal ends the renewal for good: the lease ends by its deadline,
+	// which only Extend moves from then on.
 	StopRenewal()
 	// Release gives the name back. It works on a dead ctx too, in bounded time.
 	// A second call returns what the first returned.

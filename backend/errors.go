@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -136,8 +137,16 @@ func (e *QuorumError) Unwrap() []error { return e.Reasons }
 // MayBeHeld tells whether, after err, some node may still hold a key of the
 // caller: because a release was not confirmed by a quorum, or because an
 // acquire that failed is still being undone. Such a key goes with its TTL at
-// the latest.
+// the latest. Of an error about several names it tells whether one may be held:
+// errors.As would stop at the first.
 func MayBeHeld(err error) bool {
-	var q *QuorumError
-	return errors.As(err, &q) && q.MayRemain
+	switch e := err.(type) {
+	case *QuorumError:
+		return e.MayRemain || slices.ContainsFunc(e.Reasons, MayBeHeld)
+	case interface{ Unwrap() error }:
+		return MayBeHeld(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), MayBeHeld)
+	}
+	return false
 }

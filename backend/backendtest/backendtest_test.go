@@ -48,6 +48,7 @@ func TestMistakesAreCaught(t *testing.T) {
 		{breakIgnored, "Break", "Extend of a broken lease returned nil"},
 		{patternIgnored, "List", "names, want 0"},
 		{falseAlarm, "Doctor", "of a service that is well"},
+		{stopForbids, "StopRenewalEnds", "Extend of a lease whose renewal was stopped"},
 	} {
 		t.Run(string(c.mistake), func(t *testing.T) {
 			t.Parallel()

@@ -53,6 +53,9 @@ func stopRenewalEnds(f *fixture) {
 	a, b := f.client(), f.client()
 	h := f.must(a, f.request(f.steady()))
 	h.StopRenewal()
+	if err := h.Extend(f.Context()); err != nil {
+		f.Errorf("Extend of a lease whose renewal was stopped: %v", err)
+	}
 	f.endsAlone(h, b)
 }
 

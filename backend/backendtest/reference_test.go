@@ -33,6 +33,7 @@ const (
 	breakIgnored     mistake = "a broken lease is extended"
 	patternIgnored   mistake = "a list has names that do not match"
 	falseAlarm       mistake = "a service that is well is found to be ill"
+	stopForbids      mistake = "a lease whose renewal was stopped is not extended"
 )
 
 // record is what the service stores for one name.
@@ -362,6 +363,9 @@ func (l *lease) StopRenewal() {
 	l.client.service.mu.Lock()
 	defer l.client.service.mu.Unlock()
 	l.stopRenewal()
+	if l.client.service.mistake == stopForbids {
+		l.record.broken = true
+	}
 }
 
 func (l *lease) stopRenewal() {
