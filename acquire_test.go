@@ -124,9 +124,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lk, _ := locktest.New(t, 3, nil)
-		_, all := lk.AcquireAll(t.Context(), []string{"a", "b"}, nil)
 		_, shared := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{Mode: redlock.Shared})
-		for name, err := range map[string]error{"AcquireAll": all, "Shared": shared} {
+		for name, err := range map[string]error{"Shared": shared} {
 			if !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("%s: %v", name, err)
 			}

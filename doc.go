@@ -12,6 +12,9 @@
 // lease can end under you, and its Token is a number that only grows, for the
 // guarded resource to refuse whoever comes late.
 //
+// Locker.AcquireAll takes several names as one: all or none, in any order,
+// without deadlocks.
+//
 // The algorithm is the one that the Redis documentation describes as Redlock
 // ("Distributed Locks with Redis"), with fencing tokens, a check of the node's
 // identity in every call that grants, and stricter arithmetic; docs/protocol.md

@@ -92,6 +92,37 @@ func ExampleLocker_TryAcquire() {
 	// later token is larger: true
 }
 
+// An amount goes from one account to another, and somebody may just be moving
+// one the other way. Each account has its own token.
+func ExampleLocker_AcquireAll() {
+	ctx := context.Background()
+	lk := openInMemory()
+	defer lk.Close(ctx)
+
+	leases, err := lk.AcquireAll(ctx, []string{"account/9", "account/7"}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, name := range leases.Names() {
+		if err := charge(leases.Context(), name, leases.Token(name)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("held:", name)
+	}
+
+	_, err = lk.AcquireAll(ctx, []string{"account/8", "account/9"}, &redlock.AcquireOptions{Wait: redlock.NoWait})
+	var failed *redlock.LeasesError
+	if errors.As(err, &failed) {
+		fmt.Println("held by another:", failed.Failed[0].Name)
+	}
+	fmt.Println("error:", leases.Release(ctx))
+	// Output:
+	// held: account/7
+	// held: account/9
+	// held by another: account/9
+	// error: <nil>
+}
+
 func ExampleLease_Handle() {
 	ctx := context.Background()
 	lk := openInMemory()

@@ -80,15 +80,7 @@ func (lk *Locker) acquire(ctx context.Context, name string, o *AcquireOptions, t
 	if err != nil {
 		return nil, err
 	}
-	return lk.take(ctx, name, maxHold, func(ctx context.Context, lost func(error)) (backend.Lease, error) {
-		r.Lost = lost
-		return lk.backend.Acquire(ctx, r)
-	})
-}
-
-// AcquireAll takes several names as one, all or none. It is not built yet.
-func (lk *Locker) AcquireAll(ctx context.Context, names []string, o *AcquireOptions) ([]*Lease, error) {
-	return nil, fmt.Errorf("redlock: AcquireAll: %w", errors.ErrUnsupported)
+	return lk.takeNew(ctx, newLease(ctx, lk, name), r, maxHold)
 }
 
 // Resume takes over the lease that Lease.Handle moved out of this or another
@@ -104,8 +96,9 @@ func (lk *Locker) Resume(ctx context.Context, handle string, o *AcquireOptions) 
 	if err != nil {
 		return nil, err
 	}
-	return lk.take(ctx, name, maxHold, func(ctx context.Context, lost func(error)) (backend.Lease, error) {
-		r.Lost = lost
+	l := newLease(ctx, lk, name)
+	r.Lost = l.lost
+	return lk.take(ctx, l, maxHold, func(ctx context.Context) (backend.Lease, error) {
 		return lk.backend.Resume(ctx, handle, r)
 	})
 }
@@ -121,16 +114,23 @@ func (lk *Locker) ReleaseHandle(ctx context.Context, handle string) error {
 	return lk.backend.ReleaseHandle(ctx, handle)
 }
 
-// take runs a backend call that yields a lease, and makes it ours.
-func (lk *Locker) take(ctx context.Context, name string, maxHold time.Duration,
-	call func(context.Context, func(error)) (backend.Lease, error)) (*Lease, error) {
-	l := newLease(ctx, lk, name)
+// takeNew asks the backend for what r says, and makes l of it.
+func (lk *Locker) takeNew(ctx context.Context, l *Lease, r backend.Request, maxHold time.Duration) (*Lease, error) {
+	r.Lost = l.lost
+	return lk.take(ctx, l, maxHold, func(ctx context.Context) (backend.Lease, error) {
+		return lk.backend.Acquire(ctx, r)
+	})
+}
+
+// take runs a backend call that yields what l is to hold, and keeps l.
+func (lk *Locker) take(ctx context.Context, l *Lease, maxHold time.Duration,
+	call func(context.Context) (backend.Lease, error)) (*Lease, error) {
 	waitCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(lk.closing, func() { cancel(ErrClosed) })
 	defer stop()
 
-	held, err := call(waitCtx, l.lost)
+	held, err := call(waitCtx)
 	if err != nil {
 		l.cancel(err)
 		return nil, err
@@ -138,7 +138,7 @@ func (lk *Locker) take(ctx context.Context, name string, maxHold time.Duration,
 	l.hold(held, maxHold)
 	if !lk.remember(l) {
 		_ = l.Release(ctx) // what it may leave ends with the TTL
-		return nil, &QuorumError{Op: "acquire", Name: name, Reasons: []error{ErrClosed}}
+		return nil, &QuorumError{Op: "acquire", Name: l.name, Reasons: []error{ErrClosed}}
 	}
 	return l, nil
 }
