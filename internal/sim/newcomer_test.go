@@ -17,7 +17,7 @@ import (
 )
 
 // newcomerSeeds is how many of the fixed seeds run TestNewcomers.
-const newcomerSeeds = 60
+const newcomerSeeds = 30
 
 // TestNewcomers lets the clocks of nodes jump, one at a time, while Lockers that live
 // for one lease only, and one that lives on, want the same name: nobody but the nodes
