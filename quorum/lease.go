@@ -104,15 +104,19 @@ func (a *attempt) lose(why error) {
 		Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, why)}, MayRemain: a.mayRemain(),
 	}
 	a.stop()
-	err := a.lostErr
-	a.tellExtenders(err)
+	err, extenders := a.lostErr, a.extenders
+	a.extenders = nil
 	a.later(func() {
 		a.backend.emit(backend.Event{Kind: backend.EventLost, Name: a.req.Name, Token: a.token, Err: err})
 	})
-	if a.req.Lost != nil {
-		// Before all else that waits: a log that is stuck must not keep it back.
-		a.after = append([]func(){func() { a.req.Lost(err) }}, a.after...)
-	}
+	// Before all else that waits: a log that is stuck must not keep it back. And nobody
+	// is told by Extend who could still find the lease's context alive.
+	a.after = append([]func(){func() {
+		if a.req.Lost != nil {
+			a.req.Lost(err)
+		}
+		tell(extenders, err)
+	}}, a.after...)
 }
 
 // stop ends the timers of the lease.
@@ -237,10 +241,14 @@ func (a *attempt) renewalDecided(v core.Verdict, at core.Instant) {
 }
 
 func (a *attempt) tellExtenders(err error) {
-	for _, c := range a.extenders {
+	tell(a.extenders, err)
+	a.extenders = nil
+}
+
+func tell(extenders []chan error, err error) {
+	for _, c := range extenders {
 		c <- err // buffered for one
 	}
-	a.extenders = nil
 }
 
 // Token implements backend.Lease.
