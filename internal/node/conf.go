@@ -180,8 +180,24 @@ func (k Keyspace) Lease(name string) string {
 	if k.Plain {
 		return name
 	}
-	return k.Namespace + ":{" + name + "}"
+	return k.base(name)
 }
+
+// base is what the keys of a name begin with.
+func (k Keyspace) base(name string) string { return k.Namespace + ":{" + name + "}" }
+
+// Line is the key of the sorted set of a name's waiters, by ticket.
+func (k Keyspace) Line(name string) string { return k.base(name) + ":line" }
+
+// Waiters is the key of the hash that says more about each waiter.
+func (k Keyspace) Waiters(name string) string { return k.base(name) + ":waiters" }
+
+// Readers is the key of the sorted set of the attempts that share a name, by the
+// node's time at which their leases end.
+func (k Keyspace) Readers(name string) string { return k.base(name) + ":readers" }
+
+// ReaderNumbers is the key of the hash of the numbers that they were given.
+func (k Keyspace) ReaderNumbers(name string) string { return k.base(name) + ":readers:f" }
 
 // Name is the name of the lock whose lease key is key; false if it is the key of
 // something else. No name is empty.

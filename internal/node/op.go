@@ -33,7 +33,10 @@ const (
 	// Replace hands a lease that ID owns to NewID, with a new number. Needs
 	// the guard.
 	Replace
-	// Release deletes a lease that ID owns, broken or not. Always runs.
+	// Release deletes a lease that ID owns, broken or not, and takes its waiter
+	// (Place) out of the line; or, with NewID, gives the lease back, and the waiter
+	// goes on waiting as NewID. If that frees the name, the node hands it to whoever
+	// is next. Always runs; without the guard nothing is handed over, or entered.
 	Release
 	// Break marks the lease of ID, somebody else's, so that it can no longer be
 	// extended; with Now it deletes it. It names the lease: one that arrives late
@@ -41,6 +44,9 @@ const (
 	Break
 	// Inspect reads a lease. Always runs.
 	Inspect
+	// Wait takes the lease for ID if it is free for it, else gives its waiter a
+	// place in the line, or keeps the one that it has. Needs the guard.
+	Wait
 )
 
 // Guarded reports whether k can give or prolong a lease, and is therefore refused
@@ -50,7 +56,7 @@ func (k Kind) Guarded() bool { return k.Votes() || k == Extend || k == Raise }
 // Votes reports whether k stores a lease. A node in quarantine does not do that,
 // nor does one that k reaches too late: its caller may have given the lease up,
 // and undone it.
-func (k Kind) Votes() bool { return k == Acquire || k == Join || k == Replace }
+func (k Kind) Votes() bool { return k == Acquire || k == Wait || k == Join || k == Replace }
 
 // InQuarantine reports whether a node in quarantine does what k asks for: a lease
 // that it still has may be kept up. A blank one has none, and no configuration.
@@ -58,7 +64,32 @@ func (k Kind) InQuarantine(blank bool) bool { return !k.Guarded() || !k.Votes() 
 
 // Counts reports whether k moves the token counter of its shard.
 func (k Kind) Counts() bool {
-	return k == Acquire || k == Join || k == Raise || k == Replace
+	return k == Acquire || k == Wait || k == Join || k == Raise || k == Replace
+}
+
+// Mode says who may hold a name together.
+type Mode uint8
+
+// The modes.
+const (
+	// Exclusive: nobody else.
+	Exclusive Mode = iota
+	// Shared: others that hold it shared.
+	Shared
+)
+
+// Place is a waiter's place in the line of a name.
+type Place struct {
+	// Waiter is the id of the waiter, which stays the same over its attempts: 32
+	// lower-case hexadecimal digits.
+	Waiter string
+	// Client is the process that the waiter belongs to, as its channel has it: 32
+	// such digits.
+	Client string
+	// Ticket is what the line is ordered by. Zero: the node is to draw one.
+	Ticket uint64
+	// Beat numbers the heartbeats of the waiter at the node, from 1.
+	Beat uint64
 }
 
 // Op is one operation on one lock name. Fields that a kind does not name in
@@ -70,24 +101,33 @@ type Op struct {
 	// ID is the attempt id of the caller, or of the lease to break: 32 lower-case
 	// hexadecimal digits.
 	ID string
-	// NewID (Replace) is the fresh attempt id.
+	// NewID (Replace, Release that gives back) is the fresh attempt id.
 	NewID string
-	// TTL (Acquire, Extend, Join, Replace) in milliseconds, at least 1.
+	// Mode (Acquire, Wait, Join, Release that gives back) is how the name is to be
+	// held.
+	Mode Mode
+	// Place (Wait, Release of what stood in line) is the waiter's place.
+	Place Place
+	// Rest (Release that gives back) is for how many milliseconds the name is not
+	// to be handed over: somebody holds it on the other nodes, and may join.
+	Rest int64
+	// TTL (Acquire, Wait, Extend, Join, Replace) in milliseconds, at least 1.
 	TTL int64
-	// Proposal (Acquire, Replace) is the number the caller proposes; the node
-	// answers with a larger one if it has given that one out already.
+	// Proposal (Acquire, Wait, Replace, Release) is the number the caller proposes;
+	// the node answers with a larger one if it has given that one out already.
 	Proposal uint64
 	// Stored (Raise) is the number the node answered the acquire with.
 	Stored uint64
 	// Token (Join, Raise) is the token of the lease.
 	Token uint64
-	// NotAfter (Acquire, Join, Replace) is the node's own time, in microseconds,
+	// NotAfter (Acquire, Wait, Join, Replace) is the node's own time, in microseconds,
 	// after which the caller has given the operation up. Zero: no limit.
 	NotAfter int64
-	// Seen (Acquire, Join, Raise, Replace) is the highest number that the caller
+	// Seen (Acquire, Wait, Join, Raise, Replace) is the highest number that the caller
 	// knows the node to have given out in the shard.
 	Seen uint64
-	// Owner (Acquire, Join, Replace) is the owner label, may be empty.
+	// Owner (Acquire, Wait, Join, Replace, Release that gives back) is the owner
+	// label, may be empty.
 	Owner string
 	// Now (Break) frees the name at once.
 	Now bool
@@ -103,7 +143,11 @@ type Call struct {
 	// MaxTTL in milliseconds: a lease of ours with more than this and
 	// ClockSlack left is cut to it, because the node's clock went back.
 	MaxTTL int64
-	Ops    []Op
+	// Assign is for how long, in milliseconds, a name is handed to a waiter, who
+	// extends it as soon as it knows. Life is for how long a place in the line lasts
+	// without a heartbeat.
+	Assign, Life int64
+	Ops          []Op
 }
 
 // ClockSlack is how far, in milliseconds, a proposal may lead the node's
@@ -124,6 +168,8 @@ const (
 	Held Code = 'H'
 	// Broken: the name is blocked by a broken lease until its deadline.
 	Broken Code = 'B'
+	// Waiting: nobody has the name on this node, but it is not the caller's turn.
+	Waiting Code = 'Q'
 	// Foreign: the key holds a string that is not ours.
 	Foreign Code = 'F'
 	// WrongType: the key holds something that is no string.
@@ -153,6 +199,8 @@ func (c Code) String() string {
 		return "held"
 	case Broken:
 		return "broken"
+	case Waiting:
+		return "waiting"
 	case Foreign:
 		return "foreign"
 	case WrongType:
@@ -189,6 +237,16 @@ type Answer struct {
 	Holder string
 	// Owner is the holder's owner label.
 	Owner string
+	// HolderTicket (Held) is the ticket that the holder waited with; 0 if it did
+	// not, or that is not known any more.
+	HolderTicket uint64
+	// Ticket (any answer to a Wait of a waiter that stands in line, or did until it
+	// was granted the name now) is its ticket at this node, and Ahead how many stand
+	// before it.
+	Ticket uint64
+	Ahead  int
+	// Readers (Held) is how many share the name; 0 if one has it alone.
+	Readers int
 	// Err is the node's own text (Failed). Denied tells that it means that the
 	// credentials do not allow the operation.
 	Err    string
@@ -205,3 +263,22 @@ type Reply struct {
 	// Answers has one entry per operation, in order.
 	Answers []Answer
 }
+
+// Push is what a node publishes when it hands a name to a waiter: as good as a
+// grant.
+type Push struct {
+	Client, Waiter string
+	Name           string
+	// ID is the attempt that the lease was given to, Token its number, and ByClock
+	// whether that rests on the node's clock.
+	ID      string
+	Token   uint64
+	ByClock bool
+	// Beat is the last heartbeat of the waiter that the node had seen: the lease
+	// was given after that was sent, for Lease milliseconds.
+	Beat  uint64
+	Lease int64
+}
+
+// SharedHolder is the Answer.Holder of a name that is held shared.
+const SharedHolder = "~shared"

@@ -12,7 +12,8 @@ import (
 // Apply carries out a call at now, the node's clock in microseconds since
 // 1970.
 func (n *Node) Apply(c *node.Call, now int64) node.Reply {
-	r := run{node: n, call: c, now: now, high: map[string]uint64{}, given: make([]uint64, len(c.Ops))}
+	n.sweepSets(now)
+	r := run{node: n, call: c, now: now, named: map[string]nameKeys{}, high: map[string]uint64{}, given: make([]uint64, len(c.Ops))}
 	reply := node.Reply{Time: now, Answers: make([]node.Answer, len(c.Ops))}
 	for _, op := range c.Ops {
 		if op.Kind.Guarded() {
@@ -46,6 +47,7 @@ type run struct {
 	// votes: leases may be given; prolongs: they may be kept up.
 	votes, prolongs bool
 	byClock         bool
+	named           map[string]nameKeys
 	high            map[string]uint64 // by shard: the highest number given out
 	given           []uint64          // by operation: its number
 }
@@ -93,6 +95,9 @@ func (r *run) admit(i int, op node.Op) node.Answer {
 	if top < op.Seen {
 		return node.Answer{Code: node.WentBack}
 	}
+	if op.Kind == node.Wait {
+		return node.Answer{} // draws its number when it is given the name
+	}
 	if proposes {
 		number = max(top+1, min(number, uint64(r.now)+node.ClockSlack*1000))
 	}
@@ -131,86 +136,168 @@ func (r *run) counter(shard string) (uint64, bool) {
 	return top, true
 }
 
-func (r *run) carryOut(i int, op node.Op) node.Answer {
-	key := r.call.Keys.Lease(op.Name)
-	value, ok := r.node.get(key, r.now)
-	switch {
-	case r.node.isHash(key):
-		return node.Answer{Code: node.WrongType}
-	case !ok && (op.Kind == node.Acquire || op.Kind == node.Join):
-		return r.store(key, op.ID, i, op.TTL)
-	case !ok:
-		return node.Answer{Code: node.Absent}
-	}
-	l, ours := parseLease(value.Text)
-	owns := ours && l.id == op.ID && !l.broken
+// nameKeys are the keys of one name.
+type nameKeys struct{ lease, line, waiters, readers, numbers string }
 
-	switch op.Kind {
-	case node.Acquire, node.Join, node.Extend:
-		if owns {
-			return r.prolong(key, value, l, op)
-		}
-	case node.Replace:
-		if ours && l.id == op.NewID && !l.broken {
-			return r.prolong(key, value, l, op)
-		}
-		if owns {
-			return r.store(key, op.NewID, i, max(r.bounded(value), op.TTL))
-		}
-	case node.Raise:
-		if owns && l.number == op.Stored {
-			return node.Answer{Code: node.Done}
-		}
-	case node.Release:
-		if ours && l.id == op.ID {
-			r.node.Delete(key)
-			return node.Answer{Code: node.Done}
-		}
-	case node.Break:
-		if ours && l.id == op.ID {
-			return r.breakLease(key, value, l, op.Now)
-		}
+func (r *run) keys(name string) nameKeys {
+	keys, known := r.named[name]
+	if !known {
+		k := r.call.Keys
+		keys = nameKeys{k.Lease(name), k.Line(name), k.Waiters(name), k.Readers(name), k.ReaderNumbers(name)}
+		r.named[name] = keys
 	}
-	return r.refuse(key, value, op)
+	return keys
 }
 
-// store writes the lease of operation i.
-func (r *run) store(key, id string, i int, ttl int64) node.Answer {
-	op := r.call.Ops[i]
-	text := id + ":" + format(r.given[i])
-	if op.Owner != "" {
-		text += " " + op.Owner
+func (r *run) carryOut(i int, op node.Op) node.Answer {
+	if r.node.holdsSet(r.keys(op.Name).lease) {
+		return node.Answer{Code: node.WrongType}
 	}
-	r.node.Set(key, Value{Text: text, Expires: r.now/1000 + ttl})
+	switch op.Kind {
+	case node.Wait:
+		return r.wait(op)
+	case node.Acquire:
+		return r.acquire(i, op)
+	case node.Join:
+		return r.join(i, op)
+	case node.Release:
+		return r.release(op)
+	case node.Break:
+		return r.breakLease(op)
+	case node.Inspect:
+		return r.refuse(op)
+	}
+	return r.change(i, op)
+}
+
+// acquire gives the name to an attempt that does not stand in line: if it is free,
+// and nobody waits for it.
+func (r *run) acquire(i int, op node.Op) node.Answer {
+	if number, ok := r.owned(op.Name, op.ID); ok {
+		r.prolong(op.Name, op.ID, op.TTL)
+		return r.granted(op, number)
+	}
+	r.settle(op.Name)
+	if len(r.node.zsets[r.keys(op.Name).line]) > 0 {
+		r.serve(op, "")
+		if r.free(op) {
+			return node.Answer{Code: node.Waiting, Token: r.high[strconv.Itoa(node.Shard(op.Name))]}
+		}
+		return r.refuse(op)
+	}
+	if !r.free(op) {
+		return r.refuse(op)
+	}
+	r.give(op.Name, op.ID, op.Mode, r.given[i], op.Owner, op.TTL)
 	return r.granted(op, r.given[i])
+}
+
+// free reports whether nobody has the name, or only such as share it do.
+func (r *run) free(op node.Op) bool {
+	value, held := r.node.get(r.keys(op.Name).lease, r.now)
+	return !held || op.Mode == node.Shared && value.Text == node.SharedHolder
+}
+
+// join stores a lease that is held elsewhere: whoever waits.
+func (r *run) join(i int, op node.Op) node.Answer {
+	if _, ok := r.owned(op.Name, op.ID); ok {
+		r.prolong(op.Name, op.ID, op.TTL)
+		return node.Answer{Code: node.Done}
+	}
+	if !r.free(op) {
+		return r.refuse(op)
+	}
+	r.give(op.Name, op.ID, op.Mode, r.given[i], op.Owner, op.TTL)
+	return node.Answer{Code: node.Done}
+}
+
+// change carries out what needs a lease that the caller owns: Extend, Raise and
+// Replace.
+func (r *run) change(i int, op node.Op) node.Answer {
+	if number, ok := r.owned(op.Name, op.NewID); ok && op.Kind == node.Replace {
+		r.prolong(op.Name, op.NewID, op.TTL)
+		return r.granted(op, number)
+	}
+	number, ok := r.owned(op.Name, op.ID)
+	switch {
+	case !ok, op.Kind == node.Raise && number != op.Stored:
+		return r.refuse(op)
+	case op.Kind == node.Extend:
+		r.prolong(op.Name, op.ID, op.TTL)
+	case op.Kind == node.Replace:
+		r.replace(i, op)
+		return r.granted(op, r.given[i])
+	}
+	return node.Answer{Code: node.Done}
+}
+
+// replace hands the lease to the caller's new attempt.
+func (r *run) replace(i int, op node.Op) {
+	keys := r.keys(op.Name)
+	value, _ := r.node.get(keys.lease, r.now)
+	if end, reads := r.node.zsets[keys.readers][op.ID]; value.Text == node.SharedHolder && reads {
+		r.removeReader(op.Name, op.ID)
+		r.give(op.Name, op.NewID, node.Shared, r.given[i], op.Owner, max(int64(end)-r.now/1000, op.TTL))
+		return
+	}
+	r.give(op.Name, op.NewID, node.Exclusive, r.given[i], op.Owner, max(r.bounded(value), op.TTL))
 }
 
 // prolong raises the remaining time of a lease that the caller owns. It never
 // shortens it.
-func (r *run) prolong(key string, value Value, l lease, op node.Op) node.Answer {
-	if end := r.now/1000 + op.TTL; value.Expires != 0 && end > value.Expires {
+func (r *run) prolong(name, id string, ttl int64) {
+	key := r.keys(name).lease
+	value, _ := r.node.get(key, r.now)
+	end := r.now/1000 + ttl
+	switch {
+	case value.Text == node.SharedHolder:
+		r.prolongReader(name, id, end)
+	case value.Expires != 0 && end > value.Expires:
 		value.Expires = end
 		r.node.Set(key, value)
 	}
-	return r.granted(op, l.number)
 }
 
-func (r *run) breakLease(key string, value Value, l lease, now bool) node.Answer {
-	switch {
-	case now:
-		r.node.Delete(key)
-	case !l.broken:
+func (r *run) breakLease(op node.Op) node.Answer {
+	keys := r.keys(op.Name)
+	value, held := r.node.get(keys.lease, r.now)
+	if !held {
+		return node.Answer{Code: node.Absent}
+	}
+	l, ours := parseLease(value.Text)
+	shared := isShared(value.Text)
+	switch broken := strings.HasPrefix(value.Text, brokenPrefix); {
+	case !(ours && l.id == op.ID || shared && op.ID == node.SharedHolder):
+		return r.refuse(op)
+	case op.Now:
+		for _, key := range []string{keys.lease, keys.readers, keys.numbers} {
+			r.node.Delete(key)
+		}
+		r.node.deleteField(keys.waiters, assignedField)
+		if r.mayGive() {
+			r.serve(op, "")
+		}
+	case !broken:
 		left := max(r.bounded(value), 1)
-		r.node.Set(key, Value{Text: brokenPrefix + value.Text, Expires: r.now/1000 + left})
+		r.node.Set(keys.lease, Value{Text: brokenPrefix + value.Text, Expires: r.now/1000 + left})
 	}
 	return node.Answer{Code: node.Done}
 }
 
 // refuse says who is in the way, and cuts what has more time left than any
 // lease is given.
-func (r *run) refuse(key string, value Value, op node.Op) node.Answer {
+func (r *run) refuse(op node.Op) node.Answer {
+	key := r.keys(op.Name).lease
+	value, held := r.node.get(key, r.now)
+	if !held {
+		return node.Answer{Code: node.Absent}
+	}
 	l, ours := parseLease(value.Text)
 	a := node.Answer{Code: node.Held, Token: l.number, Remaining: value.left(r.now), Holder: l.id, Owner: l.owner}
+	if isShared(value.Text) {
+		ours, l.broken = true, value.Text != node.SharedHolder
+		a.Holder, a.Readers = node.SharedHolder, r.readers(op.Name)
+	}
 	if op.Kind.Counts() {
 		a.Token = r.high[strconv.Itoa(node.Shard(op.Name))]
 	}
@@ -220,6 +307,10 @@ func (r *run) refuse(key string, value Value, op node.Op) node.Answer {
 		return a
 	case l.broken:
 		a.Code = node.Broken
+	default:
+		if id, _, ticket := r.assigned(op.Name); id == a.Holder {
+			a.HolderTicket = ticket
+		}
 	}
 	if bounded := r.bounded(value); op.Kind.Guarded() && bounded != a.Remaining {
 		a.Remaining = bounded
@@ -240,7 +331,7 @@ func (r *run) bounded(value Value) int64 {
 }
 
 func (r *run) granted(op node.Op, number uint64) node.Answer {
-	if op.Kind == node.Acquire || op.Kind == node.Replace {
+	if op.Kind == node.Acquire || op.Kind == node.Wait || op.Kind == node.Replace {
 		return node.Answer{Code: node.Granted, Token: number, ByClock: r.byClock}
 	}
 	return node.Answer{Code: node.Done}

@@ -40,7 +40,7 @@ func (n *Node) Scan(s node.Scan, now int64) node.ScanReply {
 func (n *Node) mayBeLease(keys node.Keyspace, key string, now int64) bool {
 	value, ok := n.get(key, now)
 	if !keys.Plain {
-		return ok || n.isHash(key)
+		return ok || n.holdsSet(key)
 	}
 	return ok && beginsAsLease(value.Text)
 }

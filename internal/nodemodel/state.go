@@ -7,6 +7,7 @@
 package nodemodel
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,11 +30,20 @@ type Node struct {
 	replID2 string // as Redis has it: of the master that the process replaced
 	strings map[string]Value
 	hashes  map[string]map[string]string
+	zsets   map[string]map[string]uint64
+	ends    map[string]int64 // as Value.Expires, of hashes and zsets that have an end
+	// listening are the clients that hear what is published to them, and pushes what
+	// was published since TakePushes.
+	listening map[string]bool
+	pushes    []node.Push
 }
 
 // New returns a blank node.
 func New(runID string) *Node {
-	return &Node{runID: runID, strings: map[string]Value{}, hashes: map[string]map[string]string{}}
+	return &Node{
+		runID: runID, strings: map[string]Value{}, hashes: map[string]map[string]string{},
+		zsets: map[string]map[string]uint64{}, ends: map[string]int64{}, listening: map[string]bool{},
+	}
 }
 
 // RunID is the random id of the process.
@@ -44,9 +54,16 @@ func (n *Node) Life() string { return node.Life(n.runID, n.replID2) }
 
 // Clone returns a copy that shares nothing with n.
 func (n *Node) Clone() *Node {
-	c := &Node{runID: n.runID, replID2: n.replID2, strings: maps.Clone(n.strings), hashes: make(map[string]map[string]string, len(n.hashes))}
+	c := &Node{
+		runID: n.runID, replID2: n.replID2, strings: maps.Clone(n.strings),
+		hashes: make(map[string]map[string]string, len(n.hashes)), zsets: make(map[string]map[string]uint64, len(n.zsets)),
+		ends: maps.Clone(n.ends), listening: maps.Clone(n.listening), pushes: slices.Clone(n.pushes),
+	}
 	for key, fields := range n.hashes {
 		c.hashes[key] = maps.Clone(fields)
+	}
+	for key, members := range n.zsets {
+		c.zsets[key] = maps.Clone(members)
 	}
 	return c
 }
@@ -65,14 +82,36 @@ func (n *Node) AppendState(b []byte, now int64) []byte {
 		b = appendText(b, v.Text)
 		b = strconv.AppendInt(b, v.left(now), 10)
 	}
+	n.sweepSets(now)
 	for _, key := range slices.Sorted(maps.Keys(n.hashes)) {
-		b = appendText(append(b, 'h'), key)
+		b = n.appendEnd(appendText(append(b, 'h'), key), key, now)
 		for _, field := range slices.Sorted(maps.Keys(n.hashes[key])) {
 			b = appendText(append(b, 'f'), field)
 			b = appendText(b, n.hashes[key][field])
 		}
 	}
+	for _, key := range slices.Sorted(maps.Keys(n.zsets)) {
+		b = n.appendEnd(appendText(append(b, 'z'), key), key, now)
+		for _, member := range slices.Sorted(maps.Keys(n.zsets[key])) {
+			b = appendText(append(b, 'm'), member)
+			b = strconv.AppendUint(b, n.zsets[key][member], 10)
+		}
+	}
 	return b
+}
+
+// appendEnd appends the time that the hash or zset has left.
+func (n *Node) appendEnd(b []byte, key string, now int64) []byte {
+	return strconv.AppendInt(b, Value{Expires: n.ends[key]}.left(now), 10)
+}
+
+// sweepSets deletes the hashes and zsets that have expired.
+func (n *Node) sweepSets(now int64) {
+	for key, end := range n.ends {
+		if (Value{Expires: end}).over(now) {
+			n.Delete(key)
+		}
+	}
 }
 
 func appendText(b []byte, s string) []byte {
@@ -101,7 +140,8 @@ func (n *Node) get(key string, now int64) (Value, bool) {
 	return v, ok
 }
 
-func (n *Node) isHash(key string) bool { return len(n.hashes[key]) > 0 }
+// holdsSet reports whether the key holds something that is no string.
+func (n *Node) holdsSet(key string) bool { return len(n.hashes[key]) > 0 || len(n.zsets[key]) > 0 }
 
 // Get returns the string stored under key at now, in microseconds since 1970.
 func (n *Node) Get(key string, now int64) (Value, bool) { return n.get(key, now) }
@@ -114,7 +154,7 @@ func (n *Node) Field(key, field string) (string, bool) {
 
 // Set stores a string, as any client of the server can.
 func (n *Node) Set(key string, v Value) {
-	delete(n.hashes, key)
+	n.Delete(key)
 	n.strings[key] = v
 }
 
@@ -127,22 +167,87 @@ func (n *Node) SetField(key, field, text string) {
 	n.hashes[key][field] = text
 }
 
+// deleteField removes a field of a hash, and with the last one the hash.
+func (n *Node) deleteField(key, field string) {
+	delete(n.hashes[key], field)
+	if len(n.hashes[key]) == 0 {
+		n.Delete(key)
+	}
+}
+
+// Score is the score of a member of the sorted set stored under key, 0 if it is none.
+func (n *Node) Score(key, member string) uint64 { return n.zsets[key][member] }
+
+// setScore adds a member to a sorted set, or moves it.
+func (n *Node) setScore(key, member string, score uint64) {
+	delete(n.strings, key)
+	if n.zsets[key] == nil {
+		n.zsets[key] = map[string]uint64{}
+	}
+	n.zsets[key][member] = score
+}
+
+// deleteMember removes a member of a sorted set, and with the last one the set.
+func (n *Node) deleteMember(key, member string) {
+	delete(n.zsets[key], member)
+	if len(n.zsets[key]) == 0 {
+		n.Delete(key)
+	}
+}
+
+// ordered are the members of a sorted set, in order.
+func (n *Node) ordered(key string) []string {
+	members := slices.Collect(maps.Keys(n.zsets[key]))
+	slices.SortFunc(members, func(a, b string) int {
+		return cmp.Or(cmp.Compare(n.zsets[key][a], n.zsets[key][b]), cmp.Compare(a, b))
+	})
+	return members
+}
+
+// outlast has a hash or zset that exists last for ttl milliseconds at least.
+func (n *Node) outlast(key string, now, ttl int64) {
+	if n.holdsSet(key) {
+		n.ends[key] = max(n.ends[key], now/1000+ttl)
+	}
+}
+
+// Listen says whether the client hears what is published to it.
+func (n *Node) Listen(client string, on bool) {
+	if on {
+		n.listening[client] = true
+	} else {
+		delete(n.listening, client)
+	}
+}
+
+// TakePushes returns what was published since it was called last.
+func (n *Node) TakePushes() []node.Push {
+	pushes := n.pushes
+	n.pushes = nil
+	return pushes
+}
+
 // Delete removes a key of any type.
 func (n *Node) Delete(key string) {
 	delete(n.strings, key)
 	delete(n.hashes, key)
+	delete(n.zsets, key)
+	delete(n.ends, key)
 }
 
 // Flush removes all data; the process goes on.
 func (n *Node) Flush() {
 	clear(n.strings)
 	clear(n.hashes)
+	clear(n.zsets)
+	clear(n.ends)
 }
 
 // Restart puts a new process in the place of the old one. With keep it finds
 // the data of the old one.
 func (n *Node) Restart(runID string, keep bool) {
 	n.runID, n.replID2 = runID, ""
+	clear(n.listening) // their connections ended with it
 	if !keep {
 		n.Flush()
 	}
@@ -152,7 +257,7 @@ func (n *Node) Restart(runID string, keep bool) {
 // has.
 func (n *Node) Restore(was *Node) {
 	c := was.Clone()
-	n.strings, n.hashes = c.strings, c.hashes
+	n.strings, n.hashes, n.zsets, n.ends = c.strings, c.hashes, c.zsets, c.ends
 }
 
 // Promote makes the process a master anew, after a time as a replica. replID2
@@ -164,4 +269,5 @@ func (n *Node) Promote(replID2 string) { n.replID2 = replID2 }
 // afterwards.
 func (n *Node) Sweep(now int64) {
 	maps.DeleteFunc(n.strings, func(_ string, v Value) bool { return v.over(now) })
+	n.sweepSets(now)
 }

@@ -1,0 +1,319 @@
+package nodemodel
+
+import (
+	"strconv"
+	"strings"
+
+	"example.com/redlock/internal/node"
+)
+
+// The fields of the hash of waiters that are no waiter.
+const (
+	assignedField = "assigned" // to whom the name was handed, and with which ticket
+	restField     = "rest"     // until when nobody is handed the name, in ms
+)
+
+// entry is what the node knows of a waiter in line.
+type entry struct {
+	waiter, client string
+	id             string // its attempt now
+	ticket         uint64
+	beat           uint64
+	deadline       int64 // in ms; without a heartbeat the place is gone then
+	mode           node.Mode
+	owner          string
+}
+
+func (e entry) text() string {
+	fields := []string{format(e.beat), strconv.FormatInt(e.deadline, 10), e.client, e.id, modeLetter(e.mode)}
+	text := strings.Join(fields, " ")
+	if e.owner != "" {
+		text += " " + e.owner
+	}
+	return text
+}
+
+func modeLetter(m node.Mode) string {
+	if m == node.Shared {
+		return "s"
+	}
+	return "x"
+}
+
+// parseEntry reads what text wrote; the ticket is kept elsewhere.
+func parseEntry(waiter, text string) (entry, bool) {
+	f := strings.SplitN(text, " ", 6)
+	if len(f) < 5 {
+		return entry{}, false
+	}
+	e := entry{waiter: waiter, client: f[2], id: f[3]}
+	beat, ok := parseNumber(f[0])
+	deadline, dok := parseNumber(f[1])
+	e.beat, e.deadline = beat, int64(deadline)
+	if f[4] == "s" {
+		e.mode = node.Shared
+	}
+	if len(f) == 6 {
+		e.owner = f[5]
+	}
+	return e, ok && dok
+}
+
+// wait carries out a Wait: the waiter gets the lease, or a place.
+func (r *run) wait(op node.Op) node.Answer {
+	r.settle(op.Name)
+	if number, ok := r.owned(op.Name, op.ID); ok {
+		r.prolong(op.Name, op.ID, op.TTL)
+		if op.Place.Ticket > 0 {
+			r.noteAssigned(op.Name, op.ID, op.Place.Client, op.Place.Ticket, op.Mode)
+		}
+		ans := r.granted(op, number)
+		if ans.Ticket = op.Place.Ticket; ans.Ticket == 0 {
+			_, _, ans.Ticket = r.assigned(op.Name)
+		}
+		return ans
+	}
+	ticket := r.enter(op)
+	if number := r.serve(op, ""); number > 0 {
+		ans := r.granted(op, number)
+		ans.Ticket = ticket
+		return ans
+	}
+	ans := r.refuse(op)
+	if ans.Code == node.Absent {
+		ans = node.Answer{Code: node.Waiting, Token: r.high[strconv.Itoa(node.Shard(op.Name))]}
+	}
+	ans.Ticket = ticket
+	for _, waiter := range r.node.ordered(r.keys(op.Name).line) {
+		if waiter == op.Place.Waiter {
+			break
+		}
+		ans.Ahead++
+	}
+	return ans
+}
+
+// enter gives the waiter its place, or renews it, and returns its ticket.
+func (r *run) enter(op node.Op) uint64 {
+	keys, p := r.keys(op.Name), op.Place
+	e, stood := r.entry(op.Name, p.Waiter)
+	if stood && e.beat > p.Beat {
+		return e.ticket // a heartbeat from before: what it says is over
+	}
+	switch {
+	case p.Ticket > 0: // as agreed, whatever it was here
+		e.ticket = p.Ticket
+	case !stood:
+		e.ticket = r.draw(op)
+	}
+	e.waiter, e.client, e.id, e.mode, e.owner = p.Waiter, p.Client, op.ID, op.Mode, op.Owner
+	e.beat, e.deadline = p.Beat, r.now/1000+r.call.Life
+	r.node.setScore(keys.line, e.waiter, e.ticket)
+	r.node.SetField(keys.waiters, e.waiter, e.text())
+	r.node.outlast(keys.line, r.now, r.call.Life)
+	r.node.outlast(keys.waiters, r.now, r.call.Life)
+	return e.ticket
+}
+
+// draw returns a ticket for a waiter that has none yet: behind all in line, and
+// behind the one whose turn it is.
+func (r *run) draw(op node.Op) uint64 {
+	var last uint64
+	for _, ticket := range r.node.zsets[r.keys(op.Name).line] {
+		last = max(last, ticket)
+	}
+	_, _, turn := r.assigned(op.Name)
+	return max(min(op.Proposal, uint64(r.now)+node.ClockSlack*1000), last+1, turn+1)
+}
+
+// entry returns what the node knows of a waiter in line.
+func (r *run) entry(name, waiter string) (entry, bool) {
+	keys := r.keys(name)
+	ticket, ok := r.node.zsets[keys.line][waiter]
+	if !ok {
+		return entry{}, false
+	}
+	text, _ := r.node.Field(keys.waiters, waiter)
+	e, ok := parseEntry(waiter, text)
+	e.ticket = ticket
+	return e, ok
+}
+
+// leave takes a waiter out of the line.
+func (r *run) leave(name, waiter string) {
+	keys := r.keys(name)
+	r.node.deleteMember(keys.line, waiter)
+	r.node.deleteField(keys.waiters, waiter)
+}
+
+// dropClient takes all waiters of a client out of the line: nobody listens for them.
+// Those that live come back with their next heartbeat.
+func (r *run) dropClient(name, client string) {
+	for _, waiter := range r.node.ordered(r.keys(name).line) {
+		if e, ok := r.entry(name, waiter); !ok || e.client == client {
+			r.leave(name, waiter)
+		}
+	}
+}
+
+// assigned tells to whom the name was handed last, unless that was given back since.
+func (r *run) assigned(name string) (id, client string, ticket uint64) {
+	text, _ := r.node.Field(r.keys(name).waiters, assignedField)
+	f := strings.Split(text, " ")
+	if len(f) != 3 {
+		return "", "", 0
+	}
+	ticket, _ = parseNumber(f[2])
+	return f[0], f[1], ticket
+}
+
+// noteAssigned notes to whom the name was handed. Of those that share it the oldest
+// ticket counts.
+func (r *run) noteAssigned(name, id, client string, ticket uint64, mode node.Mode) {
+	keys := r.keys(name)
+	if mode == node.Shared {
+		if was, by, older := r.assigned(name); was == node.SharedHolder && older <= ticket {
+			client, ticket = by, older
+		}
+		id = node.SharedHolder
+	}
+	r.node.SetField(keys.waiters, assignedField, id+" "+client+" "+format(ticket))
+	r.node.outlast(keys.waiters, r.now, r.call.Life)
+}
+
+// settle takes in that a lease that was handed over has run out: whoever had it does
+// not listen, or stands still, and the others that wait there with it.
+func (r *run) settle(name string) {
+	keys := r.keys(name)
+	if _, held := r.node.get(keys.lease, r.now); held {
+		return
+	}
+	if id, client, _ := r.assigned(name); id != "" {
+		if id != node.SharedHolder {
+			r.dropClient(name, client)
+		}
+		r.node.deleteField(keys.waiters, assignedField)
+	}
+}
+
+// serve hands the name over, while it is free for whoever is next: the first in line
+// alone, or all readers that lead it. It passes over the waiter but, who has just
+// given it back. It returns the number that the caller of a Wait was given, or 0.
+func (r *run) serve(op node.Op, but string) (own uint64) {
+	for {
+		e, ok := r.next(op.Name, but)
+		if !ok {
+			return own
+		}
+		r.leave(op.Name, e.waiter)
+		if e.deadline < r.now/1000 {
+			continue
+		}
+		number, ok := r.number(op)
+		if !ok {
+			return own
+		}
+		self := op.Kind == node.Wait && e.waiter == op.Place.Waiter
+		ttl := r.call.Assign
+		if self {
+			ttl = op.TTL
+		}
+		r.give(op.Name, e.id, e.mode, number, e.owner, ttl)
+		r.noteAssigned(op.Name, e.id, e.client, e.ticket, e.mode)
+		switch {
+		case self:
+			own = number
+		case r.node.listening[e.client]:
+			r.node.pushes = append(r.node.pushes, node.Push{
+				Client: e.client, Waiter: e.waiter, Name: op.Name, ID: e.id,
+				Token: number, ByClock: r.byClock, Beat: e.beat, Lease: ttl,
+			})
+		default:
+			r.takeBack(op.Name, e.id)
+			r.dropClient(op.Name, e.client)
+		}
+	}
+}
+
+// next returns the first in line, if the name is free for it.
+func (r *run) next(name, but string) (entry, bool) {
+	keys := r.keys(name)
+	value, held := r.node.get(keys.lease, r.now)
+	if held && value.Text != node.SharedHolder {
+		return entry{}, false
+	}
+	if text, _ := r.node.Field(keys.waiters, restField); !held && text != "" {
+		if until, ok := parseNumber(text); ok && int64(until) > r.now/1000 {
+			return entry{}, false
+		}
+		r.node.deleteField(keys.waiters, restField)
+	}
+	for _, waiter := range r.node.ordered(keys.line) {
+		e, ok := r.entry(name, waiter)
+		switch {
+		case !ok:
+			r.leave(name, waiter) // somebody meddled
+		case held && e.mode != node.Shared:
+			return entry{}, false
+		case waiter != but:
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+// number draws the number of a lease that is handed over.
+func (r *run) number(op node.Op) (uint64, bool) {
+	shard := strconv.Itoa(node.Shard(op.Name))
+	top, ok := r.counter(shard)
+	proposal := op.Proposal
+	if proposal == 0 {
+		proposal = uint64(r.now)
+	}
+	number := max(top+1, min(proposal, uint64(r.now)+node.ClockSlack*1000))
+	if !ok || !exact(number) {
+		return 0, false
+	}
+	r.high[shard] = number
+	r.node.SetField(r.call.Keys.Tokens(), shard, format(number))
+	return number, true
+}
+
+// release carries out a Release.
+func (r *run) release(op node.Op) node.Answer {
+	keys, p := r.keys(op.Name), op.Place
+	r.settle(op.Name)
+	owned := r.takeBack(op.Name, op.ID)
+	gives := r.mayGive()
+	if owned && gives && op.Rest > 0 {
+		if _, held := r.node.get(keys.lease, r.now); !held {
+			r.node.SetField(keys.waiters, restField, strconv.FormatInt(r.now/1000+op.Rest, 10))
+			r.node.outlast(keys.waiters, r.now, r.call.Life)
+		}
+	}
+	but := ""
+	switch {
+	case p.Waiter == "":
+	case op.NewID == "":
+		r.leave(op.Name, p.Waiter)
+	case gives:
+		stands := op
+		stands.ID = op.NewID
+		r.enter(stands)
+		but = p.Waiter
+	}
+	if gives {
+		r.serve(op, but)
+	}
+	if owned {
+		return node.Answer{Code: node.Done}
+	}
+	return r.refuse(op)
+}
+
+// mayGive reports whether the node may hand names over: whether it shows the guard
+// that the caller knows.
+func (r *run) mayGive() bool {
+	guard, _ := r.node.get(r.call.Keys.Guard(), r.now)
+	return guard.Text == r.call.Guard && r.node.votes(guard.Text)
+}
