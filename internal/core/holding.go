@@ -27,14 +27,14 @@ func (d Drift) Margin(ttl time.Duration) time.Duration {
 // Holding is a lease as its holder knows it, node by node. One rule gives its
 // validity, for acquire, extension, join and late grants alike: the q-th newest
 // among the nodes' last acknowledged send times, each with its lease time, less
-// the margin.
+// the margin for that.
 //
 // Counting from the send and not from the answer follows Gray and Cheriton,
 // "Leases" (1989): the node starts its clock after the send, so the holder's
 // term ends first.
 type Holding struct {
 	quorum  int
-	margin  time.Duration
+	drift   Drift
 	members []member
 	until   Instant // end of the validity; zero before a quorum has granted
 	lost    bool
@@ -47,7 +47,7 @@ type member struct {
 	// until the lease ends there.
 	broken bool
 	// until is the send time of the last acknowledged operation plus its lease
-	// time. Zero while the node does not count.
+	// time, less the margin. Zero while the node does not count.
 	until Instant
 	// heard is when the newest extension or join that it answered was sent.
 	heard Instant
@@ -57,8 +57,8 @@ type member struct {
 }
 
 // NewHolding returns a lease over n nodes that none has granted yet.
-func NewHolding(n, quorum int, ttl time.Duration, d Drift) Holding {
-	return Holding{quorum: quorum, margin: d.Margin(ttl), members: make([]member, n)}
+func NewHolding(n, quorum int, d Drift) Holding {
+	return Holding{quorum: quorum, drift: d, members: make([]member, n)}
 }
 
 // Ack notes, at now, that a node acknowledged a grant or an extension sent at
@@ -70,7 +70,7 @@ func (h *Holding) Ack(now Instant, node int, sent Instant, ttl time.Duration) {
 	if h.Lost(now) {
 		return
 	}
-	m.until = max(m.until, sent.Add(ttl))
+	m.until = max(m.until, sent.Add(ttl-h.drift.Margin(ttl)))
 	h.until = max(h.until, h.computed())
 }
 
@@ -188,5 +188,5 @@ func (h *Holding) computed() Instant {
 		return 0
 	}
 	slices.Sort(ends)
-	return ends[len(ends)-h.quorum].Add(-h.margin)
+	return ends[len(ends)-h.quorum]
 }

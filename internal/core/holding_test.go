@@ -7,7 +7,7 @@ import (
 
 // held returns a lease of 10 s that three of three nodes granted when asked at 1.
 func held() *Holding {
-	h := NewHolding(3, 2, 10*time.Second, Drift{})
+	h := NewHolding(3, 2, Drift{})
 	for i := range 3 {
 		h.Ack(1, i, 1, 10*time.Second)
 	}

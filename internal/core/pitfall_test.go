@@ -10,7 +10,7 @@ var drift = Drift{Rate: 0.01, Floor: 2 * time.Millisecond}
 // The library that B17 was reported for added the drift to the validity.
 func TestB17DriftComesOffTheValidity(t *testing.T) {
 	const ttl, elapsed = 10 * time.Second, time.Second
-	h := NewHolding(1, 1, ttl, drift)
+	h := NewHolding(1, 1, drift)
 	sent := Instant(5 * time.Second)
 	now := sent.Add(elapsed)
 	h.Ack(now, 0, sent, ttl)
@@ -51,7 +51,7 @@ func TestB19AQuorumThatCameAfterTheTTLIsLost(t *testing.T) {
 
 func TestB48EachExtensionCountsFromItsOwnSend(t *testing.T) {
 	const ttl = 10 * time.Second
-	h := NewHolding(1, 1, ttl, drift)
+	h := NewHolding(1, 1, drift)
 	h.Ack(1, 0, 1, ttl)
 	sent := Instant(1)
 	for i := range 100 {

@@ -17,6 +17,9 @@ func (p *Proposer) Next(wall int64) uint64 {
 	return p.last
 }
 
+// Last is the largest number proposed or seen.
+func (p *Proposer) Last() uint64 { return p.last }
+
 // Saw notes a number that a node has given out.
 func (p *Proposer) Saw(n uint64) { p.last = max(p.last, n) }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -42,6 +43,8 @@ type Event struct {
 	Node int
 	// Sent (Granted) is when the vote was asked for.
 	Sent Instant
+	// Lease (Granted) is for how long the node gave it; zero for the TTL.
+	Lease time.Duration
 	// Token (Granted) is the number that came with the vote.
 	Token uint64
 }
@@ -98,7 +101,7 @@ func NewRound(cfg RoundConfig) *Round {
 	return &Round{
 		cfg:     cfg,
 		nodes:   make([]ballot, cfg.Nodes),
-		holding: NewHolding(cfg.Nodes, cfg.Quorum, cfg.TTL, cfg.Drift),
+		holding: NewHolding(cfg.Nodes, cfg.Quorum, cfg.Drift),
 		verdict: Pending,
 	}
 }
@@ -142,7 +145,7 @@ func (r *Round) Step(now Instant, ev Event) []Effect {
 		b.answer, b.number = ev.Kind, ev.Token
 		if ev.Kind == Granted {
 			b.undone = false
-			r.holding.Ack(now, ev.Node, ev.Sent, r.cfg.TTL)
+			r.holding.Ack(now, ev.Node, ev.Sent, cmp.Or(ev.Lease, r.cfg.TTL))
 		}
 	default:
 		panic(fmt.Sprintf("core: event kind %d", ev.Kind))
