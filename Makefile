@@ -14,7 +14,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What users run: the library and the command.
 SHIPPED = ./... ./cmd/redlock/...
 
-.PHONY: help test check soak sim bench rename deps
+.PHONY: help test check soak sim explore bench rename deps
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ soak: deps ## the long tests: minutes to hours
 sim: ## the simulator: all fixed seeds, or SEED=17, with SEEDS=100 from there on; SCRIPT='freeze(n1)@1s'
 	$(GO) test ./internal/sim -count=1 -timeout 1h -v -run '^TestSim$$' \
 		-sim.seed="$(or $(SEED),0)" -sim.seeds="$(or $(SEEDS),0)" -sim.script="$(SCRIPT)"
+
+explore: ## every state of small worlds of waiters (internal/explore), and that it would tell mistakes
+	$(GO) test ./internal/explore -count=1 -timeout 15m -v -run 'TestWorlds|TestMutants' -explore.all
 
 bench: deps ## the benchmarks, beside other locks, into docs/benchmarks.md: ten minutes
 	$(GO) run ./bench -table docs/benchmarks.md

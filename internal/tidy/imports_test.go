@@ -30,6 +30,8 @@ var mayImport = map[string][]string{
 	"quorum":                   {"fence", "backend", "internal/core", "internal/node", "internal/answer", "internal/monotime"},
 	"redisnode":                {"fence", "internal/node"},
 	"memnode":                  {"fence", "internal/node", "internal/nodemodel", "internal/core"},
+	"internal/explore":         {"internal/node", "internal/nodemodel", "internal/core", "internal/answer"},
+	"internal/mutant":          {},
 	"internal/sim":             {"fence", "internal/node", "internal/nodemodel", "internal/core", "internal/answer"},
 	".":                        {"fence", "backend", "quorum", "redisnode"},
 	"locktest":                 {".", "backend", "quorum", "memnode", "fence"},

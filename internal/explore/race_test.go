@@ -1,0 +1,6 @@
+//go:build race
+
+package explore
+
+// slow: one goroutine has no races, and the detector takes ten times as long.
+const slow = true
