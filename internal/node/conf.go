@@ -147,8 +147,8 @@ func MembersHash(addrs []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Keyspace says which keys a lock occupies on a node. Every key and, later,
-// channel is built here and nowhere else.
+// Keyspace says which keys a lock occupies on a node. Every key and channel is
+// built here, or from what is built here by call.lua.
 type Keyspace struct {
 	// Namespace is the prefix of all keys.
 	Namespace string
@@ -198,6 +198,13 @@ func (k Keyspace) Readers(name string) string { return k.base(name) + ":readers"
 
 // ReaderNumbers is the key of the hash of the numbers that they were given.
 func (k Keyspace) ReaderNumbers(name string) string { return k.base(name) + ":readers:f" }
+
+// Waiting is the key of a string that exists as long as any hash of waiters: where
+// it does not, no operation has to look for one.
+func (k Keyspace) Waiting() string { return k.Namespace + ":waiting" }
+
+// Channel is where a client hears that one of its waiters was handed a name.
+func (k Keyspace) Channel(client string) string { return k.Namespace + ":wake:" + client }
 
 // Name is the name of the lock whose lease key is key; false if it is the key of
 // something else. No name is empty.

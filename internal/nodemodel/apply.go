@@ -150,7 +150,10 @@ func (r *run) keys(name string) nameKeys {
 }
 
 func (r *run) carryOut(i int, op node.Op) node.Answer {
-	if r.node.holdsSet(r.keys(op.Name).lease) {
+	switch {
+	case !exact(op.Place.Ticket) || !exact(op.Place.Beat) || !exact(uint64(op.Rest)):
+		return failed("bad number")
+	case r.mistyped(op):
 		return node.Answer{Code: node.WrongType}
 	}
 	switch op.Kind {
@@ -170,6 +173,30 @@ func (r *run) carryOut(i int, op node.Op) node.Answer {
 	return r.change(i, op)
 }
 
+// mistyped reports whether a key that the operation reads holds something of another
+// type. Those of the readers are read where the name is held shared.
+func (r *run) mistyped(op node.Op) bool {
+	keys := r.keys(op.Name)
+	value, _ := r.node.get(keys.lease, r.now)
+	return r.node.holdsSet(keys.lease) ||
+		isShared(value.Text) && (!r.node.fitsZset(keys.readers, r.now) || !r.node.fitsHash(keys.numbers, r.now)) ||
+		r.lined(op) && (!r.node.fitsZset(keys.line, r.now) || !r.node.fitsHash(keys.waiters, r.now))
+}
+
+// lined reports whether the operation has to look at the line. Where there is no hash
+// of waiters nobody waits, and an acquire or release does without.
+func (r *run) lined(op node.Op) bool {
+	switch op.Kind {
+	case node.Wait:
+		return true
+	case node.Break:
+		return op.Now && r.node.exists(r.keys(op.Name).waiters, r.now)
+	case node.Acquire, node.Release:
+		return op.Place.Waiter != "" || r.node.exists(r.keys(op.Name).waiters, r.now)
+	}
+	return false
+}
+
 // acquire gives the name to an attempt that does not stand in line: if it is free,
 // and nobody waits for it.
 func (r *run) acquire(i int, op node.Op) node.Answer {
@@ -177,16 +204,16 @@ func (r *run) acquire(i int, op node.Op) node.Answer {
 		r.prolong(op.Name, op.ID, op.TTL)
 		return r.granted(op, number)
 	}
-	r.settle(op.Name)
-	if len(r.node.zsets[r.keys(op.Name).line]) > 0 {
+	lined := r.lined(op)
+	if lined {
+		r.settle(op.Name)
 		r.serve(op, "")
-		if r.free(op) {
-			return node.Answer{Code: node.Waiting, Token: r.high[strconv.Itoa(node.Shard(op.Name))]}
-		}
-		return r.refuse(op)
 	}
-	if !r.free(op) {
+	switch {
+	case !r.free(op):
 		return r.refuse(op)
+	case lined && len(r.node.zsets[r.keys(op.Name).line]) > 0:
+		return node.Answer{Code: node.Waiting, Token: r.high[strconv.Itoa(node.Shard(op.Name))]}
 	}
 	r.give(op.Name, op.ID, op.Mode, r.given[i], op.Owner, op.TTL)
 	return r.granted(op, r.given[i])
@@ -270,18 +297,28 @@ func (r *run) breakLease(op node.Op) node.Answer {
 	case !(ours && l.id == op.ID || shared && op.ID == node.SharedHolder):
 		return r.refuse(op)
 	case op.Now:
-		for _, key := range []string{keys.lease, keys.readers, keys.numbers} {
-			r.node.Delete(key)
-		}
-		r.node.deleteField(keys.waiters, assignedField)
-		if r.mayGive() {
-			r.serve(op, "")
-		}
+		r.breakNow(op)
 	case !broken:
 		left := max(r.bounded(value), 1)
 		r.node.Set(keys.lease, Value{Text: brokenPrefix + value.Text, Expires: r.now/1000 + left})
 	}
 	return node.Answer{Code: node.Done}
+}
+
+// breakNow frees the name.
+func (r *run) breakNow(op node.Op) {
+	keys, lined := r.keys(op.Name), r.lined(op)
+	r.node.Delete(keys.lease)
+	if op.ID == node.SharedHolder {
+		r.node.Delete(keys.readers)
+		r.node.Delete(keys.numbers)
+	}
+	if lined {
+		r.node.deleteField(keys.waiters, assignedField)
+	}
+	if lined && r.mayGive() {
+		r.serve(op, "")
+	}
 }
 
 // refuse says who is in the way, and cuts what has more time left than any
@@ -307,6 +344,8 @@ func (r *run) refuse(op node.Op) node.Answer {
 		return a
 	case l.broken:
 		a.Code = node.Broken
+	case !r.node.fitsHash(r.keys(op.Name).waiters, r.now):
+		return node.Answer{Code: node.WrongType}
 	default:
 		if id, _, ticket := r.assigned(op.Name); id == a.Holder {
 			a.HolderTicket = ticket

@@ -108,7 +108,7 @@ func (r *run) enter(op node.Op) uint64 {
 	}
 	e.waiter, e.client, e.id, e.mode, e.owner = p.Waiter, p.Client, op.ID, op.Mode, op.Owner
 	e.beat, e.deadline = p.Beat, r.now/1000+r.call.Life
-	r.node.setScore(keys.line, e.waiter, e.ticket)
+	r.node.SetScore(keys.line, e.waiter, e.ticket)
 	r.node.SetField(keys.waiters, e.waiter, e.text())
 	r.node.outlast(keys.line, r.now, r.call.Life)
 	r.node.outlast(keys.waiters, r.now, r.call.Life)
@@ -123,7 +123,7 @@ func (r *run) draw(op node.Op) uint64 {
 		last = max(last, ticket)
 	}
 	_, _, turn := r.assigned(op.Name)
-	return max(min(op.Proposal, uint64(r.now)+node.ClockSlack*1000), last+1, turn+1)
+	return min(max(r.proposal(op), last+1, turn+1), node.MaxExact-1)
 }
 
 // entry returns what the node knows of a waiter in line.
@@ -160,7 +160,7 @@ func (r *run) dropClient(name, client string) {
 func (r *run) assigned(name string) (id, client string, ticket uint64) {
 	text, _ := r.node.Field(r.keys(name).waiters, assignedField)
 	f := strings.Split(text, " ")
-	if len(f) != 3 {
+	if len(f) != 3 || f[0] == "" {
 		return "", "", 0
 	}
 	ticket, _ = parseNumber(f[2])
@@ -205,14 +205,15 @@ func (r *run) serve(op node.Op, but string) (own uint64) {
 		if !ok {
 			return own
 		}
-		r.leave(op.Name, e.waiter)
 		if e.deadline < r.now/1000 {
+			r.leave(op.Name, e.waiter)
 			continue
 		}
 		number, ok := r.number(op)
 		if !ok {
 			return own
 		}
+		r.leave(op.Name, e.waiter)
 		self := op.Kind == node.Wait && e.waiter == op.Place.Waiter
 		ttl := r.call.Assign
 		if self {
@@ -242,7 +243,7 @@ func (r *run) next(name, but string) (entry, bool) {
 	if held && value.Text != node.SharedHolder {
 		return entry{}, false
 	}
-	if text, _ := r.node.Field(keys.waiters, restField); !held && text != "" {
+	if text, rests := r.node.Field(keys.waiters, restField); !held && rests {
 		if until, ok := parseNumber(text); ok && int64(until) > r.now/1000 {
 			return entry{}, false
 		}
@@ -266,11 +267,7 @@ func (r *run) next(name, but string) (entry, bool) {
 func (r *run) number(op node.Op) (uint64, bool) {
 	shard := strconv.Itoa(node.Shard(op.Name))
 	top, ok := r.counter(shard)
-	proposal := op.Proposal
-	if proposal == 0 {
-		proposal = uint64(r.now)
-	}
-	number := max(top+1, min(proposal, uint64(r.now)+node.ClockSlack*1000))
+	number := max(top+1, r.proposal(op))
 	if !ok || !exact(number) {
 		return 0, false
 	}
@@ -279,28 +276,33 @@ func (r *run) number(op node.Op) (uint64, bool) {
 	return number, true
 }
 
+// proposal is the number that the caller proposes, or else the node's time.
+func (r *run) proposal(op node.Op) uint64 {
+	if op.Proposal == 0 || !exact(op.Proposal) {
+		return uint64(r.now)
+	}
+	return min(op.Proposal, uint64(r.now)+node.ClockSlack*1000)
+}
+
 // release carries out a Release.
 func (r *run) release(op node.Op) node.Answer {
-	keys, p := r.keys(op.Name), op.Place
-	r.settle(op.Name)
-	owned := r.takeBack(op.Name, op.ID)
-	gives := r.mayGive()
-	if owned && gives && op.Rest > 0 {
-		if _, held := r.node.get(keys.lease, r.now); !held {
-			r.node.SetField(keys.waiters, restField, strconv.FormatInt(r.now/1000+op.Rest, 10))
-			r.node.outlast(keys.waiters, r.now, r.call.Life)
-		}
+	lined := r.lined(op)
+	if lined {
+		r.settle(op.Name)
 	}
-	but := ""
+	owned, gives, but := r.takeBack(op.Name, op.ID), lined && r.mayGive(), ""
 	switch {
-	case p.Waiter == "":
+	case op.Place.Waiter == "":
 	case op.NewID == "":
-		r.leave(op.Name, p.Waiter)
+		r.leave(op.Name, op.Place.Waiter)
 	case gives:
+		if owned && op.Rest > 0 {
+			r.rest(op)
+		}
 		stands := op
 		stands.ID = op.NewID
 		r.enter(stands)
-		but = p.Waiter
+		but = op.Place.Waiter
 	}
 	if gives {
 		r.serve(op, but)
@@ -309,6 +311,15 @@ func (r *run) release(op node.Op) node.Answer {
 		return node.Answer{Code: node.Done}
 	}
 	return r.refuse(op)
+}
+
+// rest keeps the name from being handed over for a while, if it is free.
+func (r *run) rest(op node.Op) {
+	keys := r.keys(op.Name)
+	if _, held := r.node.get(keys.lease, r.now); !held {
+		r.node.SetField(keys.waiters, restField, strconv.FormatInt(r.now/1000+op.Rest, 10))
+		r.node.outlast(keys.waiters, r.now, r.call.Life)
+	}
 }
 
 // mayGive reports whether the node may hand names over: whether it shows the guard

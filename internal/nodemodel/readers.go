@@ -44,7 +44,7 @@ func (r *run) give(name, id string, mode node.Mode, number uint64, owner string,
 		r.node.Delete(keys.readers)
 		r.node.Delete(keys.numbers)
 	}
-	r.node.setScore(keys.readers, id, uint64(r.now/1000+ttl))
+	r.node.SetScore(keys.readers, id, uint64(r.now/1000+ttl))
 	r.node.SetField(keys.numbers, id, text)
 	r.fitShared(name)
 }
@@ -88,14 +88,15 @@ func (r *run) fitShared(name string) {
 		end := int64(r.node.zsets[keys.readers][id])
 		if end < r.now/1000 {
 			r.removeReader(name, id)
+			continue
 		}
 		if most := r.now/1000 + r.call.MaxTTL; end > most+node.ClockSlack { // the clock went back
 			end = most
-			r.node.setScore(keys.readers, id, uint64(end))
+			r.node.SetScore(keys.readers, id, uint64(end))
 		}
 		last = max(last, end)
 	}
-	if last < r.now/1000 {
+	if len(r.node.zsets[keys.readers]) == 0 {
 		r.node.Delete(keys.lease)
 		r.node.deleteField(keys.waiters, assignedField)
 		return
@@ -104,8 +105,10 @@ func (r *run) fitShared(name string) {
 	if !held {
 		value.Text = node.SharedHolder
 	}
+	last = max(last, r.now/1000+1) // no server takes a remaining time of nothing
 	r.node.Set(keys.lease, Value{Text: value.Text, Expires: last})
-	r.node.ends[keys.readers], r.node.ends[keys.numbers] = last, last
+	r.node.SetEnd(keys.readers, last)
+	r.node.SetEnd(keys.numbers, last)
 }
 
 // readers is how many share the name now.
@@ -122,6 +125,6 @@ func (r *run) readers(name string) int {
 // prolongReader raises the time at which the lease of a reader ends.
 func (r *run) prolongReader(name, id string, end int64) {
 	keys := r.keys(name)
-	r.node.setScore(keys.readers, id, max(r.node.zsets[keys.readers][id], uint64(end)))
+	r.node.SetScore(keys.readers, id, max(r.node.zsets[keys.readers][id], uint64(end)))
 	r.fitShared(name)
 }

@@ -143,6 +143,21 @@ func (n *Node) get(key string, now int64) (Value, bool) {
 // holdsSet reports whether the key holds something that is no string.
 func (n *Node) holdsSet(key string) bool { return len(n.hashes[key]) > 0 || len(n.zsets[key]) > 0 }
 
+// exists reports whether anything is stored under key.
+func (n *Node) exists(key string, now int64) bool {
+	_, isString := n.get(key, now)
+	return isString || n.holdsSet(key)
+}
+
+// fitsHash and fitsZset report whether nothing of another type is stored under key.
+func (n *Node) fitsHash(key string, now int64) bool {
+	return !n.exists(key, now) || len(n.hashes[key]) > 0
+}
+
+func (n *Node) fitsZset(key string, now int64) bool {
+	return !n.exists(key, now) || len(n.zsets[key]) > 0
+}
+
 // Get returns the string stored under key at now, in microseconds since 1970.
 func (n *Node) Get(key string, now int64) (Value, bool) { return n.get(key, now) }
 
@@ -175,11 +190,29 @@ func (n *Node) deleteField(key, field string) {
 	}
 }
 
+// Fields returns the hash stored under key.
+func (n *Node) Fields(key string) map[string]string { return maps.Clone(n.hashes[key]) }
+
+// Scores returns the sorted set stored under key.
+func (n *Node) Scores(key string) map[string]uint64 { return maps.Clone(n.zsets[key]) }
+
+// End returns the millisecond since 1970 after which a hash or sorted set is gone; 0
+// for never.
+func (n *Node) End(key string) int64 { return n.ends[key] }
+
+// SetEnd has a hash or sorted set that exists end after the given millisecond since
+// 1970.
+func (n *Node) SetEnd(key string, ms int64) {
+	if n.holdsSet(key) {
+		n.ends[key] = ms
+	}
+}
+
 // Score is the score of a member of the sorted set stored under key, 0 if it is none.
 func (n *Node) Score(key, member string) uint64 { return n.zsets[key][member] }
 
-// setScore adds a member to a sorted set, or moves it.
-func (n *Node) setScore(key, member string, score uint64) {
+// SetScore adds a member to a sorted set, or moves it.
+func (n *Node) SetScore(key, member string, score uint64) {
 	delete(n.strings, key)
 	if n.zsets[key] == nil {
 		n.zsets[key] = map[string]uint64{}
@@ -206,9 +239,7 @@ func (n *Node) ordered(key string) []string {
 
 // outlast has a hash or zset that exists last for ttl milliseconds at least.
 func (n *Node) outlast(key string, now, ttl int64) {
-	if n.holdsSet(key) {
-		n.ends[key] = max(n.ends[key], now/1000+ttl)
-	}
+	n.SetEnd(key, max(n.ends[key], now/1000+ttl))
 }
 
 // Listen says whether the client hears what is published to it.
