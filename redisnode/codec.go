@@ -12,7 +12,7 @@ import (
 // kindLetters are the kinds as call.lua reads them: capitals are guarded.
 var kindLetters = [...]string{
 	node.Acquire: "A", node.Extend: "X", node.Join: "J", node.Raise: "R", node.Replace: "P",
-	node.Release: "d", node.Break: "b", node.Inspect: "i",
+	node.Release: "d", node.Break: "b", node.Inspect: "i", node.Wait: "W",
 }
 
 // fieldsPerOp is the stride of operations in ARGV.
@@ -21,14 +21,14 @@ const fieldsPerOp = 8
 // encodeCall returns the arguments of call.lua behind two free places for the
 // command and the script.
 func encodeCall(c *node.Call) []string {
-	keys := len(c.Ops) + 2
-	args := make([]string, 3, 3+keys+2+fieldsPerOp*len(c.Ops))
+	keys := len(c.Ops) + 3
+	args := make([]string, 3, 3+keys+5+fieldsPerOp*len(c.Ops))
 	args[2] = strconv.Itoa(keys)
-	args = append(args, c.Keys.Guard(), c.Keys.Tokens())
+	args = append(args, c.Keys.Guard(), c.Keys.Tokens(), c.Keys.Waiting())
 	for _, op := range c.Ops {
 		args = append(args, c.Keys.Lease(op.Name))
 	}
-	args = append(args, c.Guard, formatInt(c.MaxTTL))
+	args = append(args, c.Guard, formatInt(c.MaxTTL), formatInt(c.Assign), formatInt(c.Life), flag(c.Keys.Plain))
 	for _, op := range c.Ops {
 		args = appendOp(args, op)
 	}
@@ -39,7 +39,7 @@ func encodeCall(c *node.Call) []string {
 func appendOp(args []string, op node.Op) []string {
 	kind, amount, number, shard, extra, label, seen := kindLetters[op.Kind], "", "", "", "", "", ""
 	switch op.Kind {
-	case node.Acquire:
+	case node.Acquire, node.Wait:
 		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), formatInt(op.NotAfter)
 	case node.Replace:
 		amount, number, extra = formatInt(op.TTL), formatUint(op.Proposal), op.NewID+formatInt(op.NotAfter)
@@ -49,12 +49,19 @@ func appendOp(args []string, op node.Op) []string {
 		amount, number = formatUint(op.Stored), formatUint(op.Token)
 	case node.Extend:
 		amount = formatInt(op.TTL)
+	case node.Release:
+		if op.Proposal != 0 {
+			number = formatUint(op.Proposal)
+		}
+		if op.Place.Waiter != "" {
+			extra = formatInt(op.Rest)
+		}
 	case node.Break:
 		if op.Now {
 			kind = "n"
 		}
 	}
-	if op.Kind.Counts() {
+	if op.Kind.Counts() || op.Kind == node.Release || op.Now {
 		shard = strconv.Itoa(node.Shard(op.Name))
 		if op.Seen != 0 {
 			seen = formatUint(op.Seen)
@@ -63,7 +70,28 @@ func appendOp(args []string, op node.Op) []string {
 			label = " " + op.Owner
 		}
 	}
-	return append(args, kind, op.ID, amount, number, shard, extra, label, seen)
+	return append(args, kind, op.ID, amount, number, shard, extra+queueing(op), label, seen)
+}
+
+// queueing is how op is to hold the name, and its place in the line; empty if it
+// is alone and stands in none.
+func queueing(op node.Op) string {
+	mode := " x"
+	if op.Mode == node.Shared {
+		mode = " s"
+	}
+	p := op.Place
+	switch {
+	case p.Waiter != "":
+		text := mode + " " + p.Waiter + " " + p.Client + " " + formatUint(p.Ticket) + " " + formatUint(p.Beat)
+		if op.NewID != "" {
+			text += " " + op.NewID
+		}
+		return text
+	case op.Mode == node.Shared && (op.Kind == node.Acquire || op.Kind == node.Join):
+		return mode
+	}
+	return ""
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
@@ -190,26 +218,34 @@ func decodeAnswer(kind node.Kind, text string) (node.Answer, error) {
 		a.Code, a.ByClock = node.Granted, true
 	}
 	switch a.Code {
+	case node.Absent, node.Stale, node.NoGuard, node.WrongType, node.WentBack:
+		return bare(a, text)
+	case node.Failed:
+		a.Err, a.Denied = rest, isDenied(rest)
+		return a, nil
 	case node.Done, node.Granted:
-		numbered := kind == node.Acquire || kind == node.Replace
+		numbered := kind == node.Acquire || kind == node.Wait || kind == node.Replace
 		if numbered != (a.Code == node.Granted) {
 			return node.Answer{}, malformed(text)
 		}
 		if !numbered {
 			return bare(a, text)
 		}
-		var err error
+	case node.Held, node.Broken, node.Foreign, node.Waiting:
+	default:
+		return node.Answer{}, malformed(text)
+	}
+	var err error
+	if kind == node.Wait {
+		if rest, err = decodePlace(&a, rest); err != nil {
+			return node.Answer{}, err
+		}
+	}
+	if a.Code == node.Granted || a.Code == node.Waiting {
 		a.Token, err = parseToken(rest)
 		return a, err
-	case node.Absent, node.Stale, node.NoGuard, node.WrongType, node.WentBack:
-		return bare(a, text)
-	case node.Failed:
-		a.Err, a.Denied = rest, isDenied(rest)
-		return a, nil
-	case node.Held, node.Broken, node.Foreign:
-		return decodeHolder(a, text, rest)
 	}
-	return node.Answer{}, malformed(text)
+	return decodeHolder(a, text, rest)
 }
 
 // bare accepts an answer that has no fields.
@@ -220,9 +256,22 @@ func bare(a node.Answer, text string) (node.Answer, error) {
 	return a, nil
 }
 
+// decodePlace reads the place in the line, and returns what comes behind it.
+func decodePlace(a *node.Answer, text string) (rest string, err error) {
+	fields := strings.SplitN(text, " ", 3)
+	if len(fields) != 3 {
+		return "", malformed(text)
+	}
+	if a.Ticket, err = parseToken(fields[0]); err != nil {
+		return "", err
+	}
+	a.Ahead, err = parseCount(fields[1])
+	return fields[2], err
+}
+
 func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
-	fields := strings.SplitN(rest, " ", 4)
-	want := 4 // number, ms left, id, owner
+	fields := strings.SplitN(rest, " ", 6)
+	want := 6 // number, ms left, id, ticket, readers, owner
 	if a.Code == node.Foreign {
 		want = 3
 	}
@@ -236,11 +285,33 @@ func decodeHolder(a node.Answer, text, rest string) (node.Answer, error) {
 	if a.Remaining, err = parseInt(fields[1]); err != nil || a.Remaining < -1 {
 		return node.Answer{}, malformed(text)
 	}
-	a.Holder = fields[2]
-	if want == 4 {
-		a.Owner = fields[3]
+	if a.Holder = fields[2]; a.Code == node.Foreign {
+		return a, nil
 	}
-	return a, nil
+	if a.HolderTicket, err = parseToken(fields[3]); err != nil {
+		return node.Answer{}, err
+	}
+	a.Readers, err = parseCount(fields[4])
+	a.Owner = fields[5]
+	return a, err
+}
+
+// decodePush reads what a node publishes to the client.
+func decodePush(client, text string) (node.Push, error) {
+	f := strings.SplitN(text, " ", 7) // letter, number, id, waiter, beat, ms, name
+	if len(f) != 7 || f[0] != "G" && f[0] != "g" || f[2] == "" || f[3] == "" {
+		return node.Push{}, malformed(text)
+	}
+	p := node.Push{Client: client, ByClock: f[0] == "g", ID: f[2], Waiter: f[3], Name: f[6]}
+	var err error
+	if p.Token, err = parseToken(f[1]); err != nil {
+		return node.Push{}, err
+	}
+	if p.Beat, err = parseToken(f[4]); err != nil {
+		return node.Push{}, err
+	}
+	p.Lease, err = parseInt(f[5])
+	return p, err
 }
 
 func decodeHello(reply any) (node.HelloReply, error) {
@@ -344,6 +415,14 @@ func parseInt(text string) (int64, error) {
 		return 0, malformed(text)
 	}
 	return n, nil
+}
+
+func parseCount(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, malformed(text)
+	}
+	return int(n), nil
 }
 
 func parseToken(text string) (uint64, error) {

@@ -29,6 +29,11 @@ func (c *answeringConn) Do(_ context.Context, args ...string) (any, error) {
 	return c.replies[args[0]], nil
 }
 
+func (*answeringConn) Listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (c *answeringConn) Close() error { return nil }
 
 func TestExamine(t *testing.T) {

@@ -23,7 +23,12 @@ type Conn interface {
 	// the server in that order as long as the connection lasts. Do never sends a
 	// command twice.
 	Do(ctx context.Context, args ...string) (any, error)
-	// Close gives the connection up. Commands under way fail.
+	// Listen subscribes to the channel, on a connection of its own, and returns when
+	// ctx ends or that connection does. It calls ready when the server has confirmed
+	// the subscription, then got for each message, in order; neither blocks. It does
+	// not connect again, and notices within seconds that a server is silent.
+	Listen(ctx context.Context, channel string, ready func(), got func(message string)) error
+	// Close gives the connections up. Commands under way fail.
 	Close() error
 }
 
@@ -77,7 +82,8 @@ func Open(rawURL string, o *Options) (*Node, error) {
 // without credentials. The Node closes conn.
 func New(conn Conn, name string) *Node {
 	n := &Node{name: name, conn: conn}
-	for name, s := range map[string]*script{"call": &n.call, "hello": &n.hello, "watch": &n.watch, "leases": &n.leases} {
+	n.call.source = source("common", "lease", "line", "call")
+	for name, s := range map[string]*script{"hello": &n.hello, "watch": &n.watch, "leases": &n.leases} {
 		s.source = source("common", name)
 	}
 	for name, s := range map[string]*script{"tokens": &n.tokens, "configure": &n.configure} {

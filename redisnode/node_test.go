@@ -29,6 +29,11 @@ func (f *fakeConn) Do(_ context.Context, args ...string) (any, error) {
 	return f.answer(command, args)
 }
 
+func (*fakeConn) Listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (f *fakeConn) Close() error { return nil }
 
 var okReply = []any{"1", "", "A"}
@@ -204,7 +209,7 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 	if len(keys) != 14 {
 		t.Errorf("keys %q", keys)
 	}
-	for _, name := range []string{"common", "call", "hello", "watch", "tokens"} {
+	for _, name := range []string{"common", "lease", "line", "call", "hello", "watch", "tokens"} {
 		if strings.Contains(source(name), "redlock:") {
 			t.Errorf("%s.lua builds keys of its own", name)
 		}

@@ -1,128 +1,148 @@
 -- Carries out operations on leases, in order and in one step.
 --
--- KEYS   1 the guard, 2 the hash of token counters, 2+i the lease of operation i
--- ARGV   1 the guard the node must show before it grants, 2 MaxTTL in ms,
+-- KEYS   1 the guard, 2 the hash of token counters, 3 a string that exists as long as
+--        somebody may wait anywhere, 3+i the lease of operation i. The keys of lines
+--        and readers begin with these and are made where they are needed.
+-- ARGV   1 the guard the node must show before it grants, 2 MaxTTL in ms, 3 for how
+--        many ms a name is handed over, 4 how many a place in line lasts,
+--        5 not empty if the leases are under the plain names,
 --        then eight for each operation:
---          kind    A acquire, J join, P replace: need the guard;
+--          kind    A acquire, W wait, J join, P replace: need the guard;
 --                  X extend, R raise: a quarantine of the same configuration does;
 --                  d release, b break, n break now, i inspect: always run
 --          id      the attempt: the caller's own, or the one to break
---          amount  the ttl in ms (A X J P), the stored number (R)
---          number  the proposal (A P), the token (J R)
---          shard   the field of the counter (A J R P), else empty
---          extra   the last good TIME in µs, 0 for any (A J); the new id and that (P)
---          label   a space and the owner label, or empty (A J P)
+--          amount  the ttl in ms (A W X J P), the stored number (R)
+--          number  the proposal (A W P d n), the token (J R)
+--          shard   the field of the counter (A W J R P d n), else empty
+--          extra   the last good TIME in µs, 0 for any (A W J), the ms for which the
+--                  name is to rest (d); s for shared or x (W d, and A J if shared);
+--                  waiter, client, ticket, beat (W d); the waiter's new id, if it goes
+--                  on (d): separated by blanks. Empty for d without a waiter.
+--                  The new id and the last good TIME (P)
+--          label   a space and the owner label, or empty (A W J P d)
 --          seen    the highest number that the caller has seen of the counter,
---                  or empty (A J R P)
+--                  or empty (A W J R P)
 -- REPLY  strings: TIME in µs, the guard on the node (empty if there is none or
 --        no operation needs it), then one for each operation:
 --          G <number>, g <number> (the counter rests on the clock),
 --          Y, A, S, N, W, T (the counter is behind what the caller has seen),
 --          E <message>
---          H or B <number> <ms left> <id> <owner>
+--          Q <number>
+--          H or B <number> <ms left> <id> <ticket it waited with> <readers> <owner>
 --          F <number> <ms left> <sha1 of the value>
---        number there: the highest given out in the shard (A J R P), the one
---        stored (X d b n i; 0 for F)
+--        number there: the highest given out in the shard (A W J R P), the one
+--        stored (X d b n i; 0 for F). G g Q H B F to W have, after the letter, its
+--        ticket and how many stand before it. Of readers id is ~shared.
+-- PUSH   to <namespace>:wake:<client>, for each name handed to one of its waiters:
+--        G or g, number, id, waiter, beat, ms, name: separated by blanks
 --
 -- The counters of all operations are raised before any lease is written, so
 -- that no failure leaves a lease whose number could be given out again. An
 -- operation that then does not succeed leaves a gap, which harms nothing.
+--
+-- Where nobody waits, an acquire is one SET and a release a GET and a DEL, after one
+-- look for all of them whether somebody does: they must stay as cheap as that.
 
-local SLACK = 250 -- ms
-local ops, maxttl = #KEYS - 2, tonumber(ARGV[2])
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
-local shown, votes, prolongs = '', false, false -- the guard on the node; what this process may do
-local high, given, answers = {}, {}, {} -- by shard; by operation; by operation
-local grant = 'G '
+local ops = #KEYS - 3
+local shown, prolongs = '', false -- the guard on the node; whether leases may be kept up
+local answers = {} -- by operation
+local waited = false -- whether a line may have to be looked at
+local inLine -- what contended returns, once an operation has needed it
 
 -- The TIME after which the caller has given an operation up: false for none, nil
 -- if it is no number.
 local function lastGood(kind, extra)
-  if kind == 'A' or kind == 'J' then return num(extra) end
+  if kind == 'A' or kind == 'J' or kind == 'W' then return num(extra) or num(match(extra, '^(%d+) ')) end
   return kind == 'P' and num(sub(extra, 33))
-end
-
--- The parts of a value of our own: id, number, label, whether it is broken.
-local function parse(value)
-  local broken = sub(value, 1, 8) == '~broken '
-  local id, f, label = match(broken and sub(value, 9) or value, '^([0-9a-f]+):(%d+)(.*)$')
-  if id and #id == 32 and num(f) and (label == '' or sub(label, 1, 1) == ' ') then
-    return id, f, label, broken
-  end
 end
 
 -- What redis.call raises is a table on Redis, a string on other engines.
 local function failure(err) return 'E ' .. (type(err) == 'table' and err.err or tostring(err)) end
 
 local function carryOut(i)
-  local o, key = 8 * i - 5, KEYS[i + 2]
-  local kind, id, amount, shard, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 6]
-  local newid = kind == 'P' and sub(ARGV[o + 5], 1, 32)
-  if kind == 'A' or kind == 'J' then
-    if call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', amount) then
+  local o, key = 8 * i - 2, KEYS[i + 3]
+  local kind, id, amount, shard, extra, owner = ARGV[o], ARGV[o + 1], ARGV[o + 2], ARGV[o + 4], ARGV[o + 5], ARGV[o + 6]
+  local takes, value = kind == 'A' or kind == 'J', nil
+  local lined = kind == 'W' or kind == 'd' and extra ~= ''
+  if waited and not lined and (kind == 'A' or kind == 'd' or kind == 'n') then
+    lined = call('EXISTS', before .. key .. behind .. 'waiters') == 1
+  end
+  local special = lined or takes and find(extra, ' s', 1, true)
+  if not special then
+    if takes and call('SET', key, id .. ':' .. given[i] .. owner, 'NX', 'PX', amount) then
       return kind == 'A' and grant .. given[i] or 'Y'
     end
+    value = call('GET', key)
+    special = value == '~shared' or value == '~broken ~shared'
   end
-  local value = call('GET', key)
+  if special then
+    if not refuse then prepare() end
+    inLine = inLine or contended()
+    local said = inLine(i, lined)
+    if said then return said end
+  end
   if not value then return 'A' end
 
-  local holder, f, label, broken = parse(value)
-  if kind == 'd' then
-    if holder == id then
-      call('DEL', key) -- nobody is in line
-      return 'Y'
-    end
-  elseif kind == 'n' then
+  local holder, f, _, broken = parse(value)
+  if kind == 'd' or kind == 'n' then
     if holder == id then
       call('DEL', key)
       return 'Y'
     end
-  elseif kind == 'b' then
-    if broken and holder == id then return 'Y' end
   elseif kind == 'R' then
     if holder == id and not broken and num(f) == num(amount) then return 'Y' end
-  elseif kind ~= 'i' and holder == (newid or id) and not broken then
+  elseif (takes or kind == 'X') and holder == id and not broken then
     call('PEXPIRE', key, amount, 'GT') -- passes out of memory, never shortens
-    return (kind == 'A' or kind == 'P') and grant .. f or 'Y'
+    return kind == 'A' and grant .. f or 'Y'
   end
 
-  local left = call('PTTL', key)
-  if not holder then
-    local number = high[shard] and format('%.0f', high[shard]) or '0'
-    return 'F ' .. number .. format(' %.0f ', left) .. redis.sha1hex(value)
-  end
-  -- More than any lease is given, or no end: the clock went back, or somebody
-  -- meddled. Release and inspect only report it: they need no guard.
-  local over = left < 0 or left > maxttl + SLACK
-  if over and (kind < 'a' or kind == 'b' and holder == id) then left = maxttl end
+  if not refuse then prepare() end
   if kind == 'b' and holder == id then
-    call('SET', key, '~broken ' .. value, 'PX', format('%.0f', math.max(left, 1)))
+    if not broken then
+      call('SET', key, '~broken ' .. value, 'PX', format('%.0f', math.max(bounded(call('PTTL', key)), 1)))
+    end
     return 'Y'
+  elseif kind == 'P' and not broken then
+    local newid = sub(extra, 1, 32)
+    if holder == newid then
+      call('PEXPIRE', key, amount, 'GT')
+      return grant .. f
+    elseif holder == id then
+      local left = math.max(bounded(call('PTTL', key)), num(amount))
+      call('SET', key, newid .. ':' .. given[i] .. owner, 'PX', format('%.0f', left))
+      return grant .. given[i]
+    end
   end
-  if kind == 'P' and holder == id and not broken then
-    call('SET', key, newid .. ':' .. given[i] .. owner, 'PX', format('%.0f', math.max(left, num(amount))))
-    return grant .. given[i]
-  end
-  if over and kind < 'a' then call('PEXPIRE', key, ARGV[2]) end
-  local number = high[shard] and format('%.0f', high[shard]) or f
-  return (broken and 'B ' or 'H ') .. number .. format(' %.0f ', left) .. holder .. ' ' .. sub(label, 2)
+  return refuse(kind, key, shard, value)
 end
 
 -- What the operations need.
-local guarded, raises, fields = false, false, {'floor', 'clock'}
+local guarded, raises, looks, fields = false, false, false, {'floor', 'clock'}
 for i = 1, ops do
-  local o = 8 * i - 5
-  if ARGV[o] < 'a' then
+  local o = 8 * i - 2
+  local kind = ARGV[o]
+  if kind < 'a' then
     guarded = true
-    if ARGV[o] == 'R' then raises = true end
+    if kind == 'R' then raises = true end
     if ARGV[o + 4] ~= '' then fields[#fields + 1] = ARGV[o + 4] end
+  end
+  if kind == 'W' or kind == 'd' and ARGV[o + 5] ~= '' then
+    waited = true
+  elseif kind == 'A' or kind == 'd' or kind == 'n' then
+    looks = true
+  end
+end
+waited = waited or looks and call('EXISTS', KEYS[3]) == 1
+if waited then -- what frees a name may hand it over
+  for i = 1, ops do
+    local o = 8 * i - 2
+    if ARGV[o] == 'd' or ARGV[o] == 'n' then fields[#fields + 1] = ARGV[o + 4] end
   end
 end
 
 -- The process that would grant compares itself: run_id is drawn at its start,
 -- whatever data it loaded and whatever stands between it and the caller.
-if guarded then
+if guarded or waited then
   local ok, guard = pcall(call, 'GET', KEYS[1])
   if ok and guard then shown = guard end
   local quarantined = sub(shown, 1, 11) == 'quarantine:'
@@ -156,7 +176,7 @@ if prolongs then
     end
   end
   for i = 1, ops do
-    local o = 8 * i - 5
+    local o = 8 * i - 2
     local kind, shard = ARGV[o], ARGV[o + 4]
     if kind < 'a' then
       local amount, number, last = num(ARGV[o + 2]), shard == '' and 0 or num(ARGV[o + 3]), lastGood(kind, ARGV[o + 5])
@@ -177,7 +197,7 @@ if prolongs then
           answers[i] = 'T'
         elseif fault or not top or f >= EXACT then
           answers[i] = fault or 'E bad counter'
-        else
+        elseif kind ~= 'W' then -- which draws its number when it is given the name
           given[i] = format('%.0f', f)
           if f > top then
             high[shard] = f
@@ -200,10 +220,10 @@ if prolongs then
   end
 end
 
-local reply = {format('%.0f', now), shown}
+local reply = {format('%.0f', now), guarded and shown or ''}
 for i = 1, ops do
   local answer = answers[i]
-  if not answer and ARGV[8 * i - 5] < 'a' and not prolongs then answer = 'N' end
+  if not answer and ARGV[8 * i - 2] < 'a' and not prolongs then answer = 'N' end
   if not answer then
     local ok, said = pcall(carryOut, i)
     answer = ok and said or failure(said)

@@ -53,6 +53,10 @@ type world struct {
 	configured map[string]int
 	promotions int
 	ambiguous  int
+	// crowded is while all want the same name, and nothing else goes wrong.
+	crowded  bool
+	ears     map[string]*ear
+	branches map[string]int // of lines and readers
 }
 
 func TestDifferentialRealServer(t *testing.T) {
@@ -122,8 +126,9 @@ func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
 		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), raw: raw, node: n, restart: restart, embedded: isEmbedded,
 		model: nodemodel.New("?"), foreign: map[string]string{},
 		answers: map[string]int{}, standings: map[node.Standing]int{}, watches: map[string]int{},
-		configured: map[string]int{},
+		configured: map[string]int{}, ears: map[string]*ear{}, branches: map[string]int{"push": 0, "push by clock": 0},
 	}
+	t.Cleanup(w.deafenAll)
 	w.model.Restart(w.runID(), true)
 	w.hello()
 	restartEvery := 2000
@@ -131,11 +136,22 @@ func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
 		restartEvery = 200
 	}
 	for done := 0; done < ops; {
-		w.keys.Plain = w.rnd.IntN(4) == 0
-		if w.rnd.IntN(3) == 0 {
+		if w.rnd.IntN(50) == 0 {
+			w.crowd()
+		}
+		if !w.crowded {
+			w.keys.Plain = w.rnd.IntN(4) == 0
+		}
+		if !w.crowded && w.rnd.IntN(3) == 0 {
 			w.meddle(restartEvery)
 		}
-		if w.shown != w.guard && w.rnd.IntN(4) == 0 {
+		if w.rnd.IntN(20) == 0 {
+			w.meddleWithLine()
+		}
+		if w.rnd.IntN(10) == 0 {
+			w.toggleEar()
+		}
+		if w.shown != w.guard && (w.crowded || w.rnd.IntN(4) == 0) {
 			w.declare() // or nothing would be granted any more
 		}
 		done += w.batch()
@@ -153,9 +169,15 @@ func (w *world) report(ops int) {
 	if w.ambiguous > ops/20 {
 		w.t.Error("too many batches were not compared")
 	}
+	for branch, n := range w.branches {
+		w.t.Logf("%7d %s", n, branch)
+		if n == 0 {
+			w.t.Errorf("never occurred: %s", branch)
+		}
+	}
 	expected := map[node.Kind]string{
-		node.Acquire: "GHBFWSNET", node.Extend: "YHBFWANE", node.Join: "YHBFWSNET", node.Raise: "YHBFWANET",
-		node.Replace: "GHBFWASNET", node.Release: "YHBFWA", node.Break: "YHBFWA", node.Inspect: "HBFWA",
+		node.Wait: "GHBFQWSNET", node.Acquire: "GHBFQWSNET", node.Extend: "YHBFWANE", node.Join: "YHBFWSNET", node.Raise: "YHBFWANET",
+		node.Replace: "GHBFWASNET", node.Release: "YHBFWAE", node.Break: "YHBFWA", node.Inspect: "HBFWA",
 	}
 	for kind, codes := range expected {
 		for _, code := range []byte(codes) {
@@ -183,7 +205,7 @@ func (w *world) report(ops int) {
 
 var kindNames = map[node.Kind]string{
 	node.Acquire: "acquire", node.Extend: "extend", node.Join: "join", node.Raise: "raise",
-	node.Replace: "replace", node.Release: "release", node.Break: "break", node.Inspect: "inspect",
+	node.Replace: "replace", node.Release: "release", node.Break: "break", node.Inspect: "inspect", node.Wait: "wait",
 }
 
 func coverageKey(kind node.Kind, code node.Code) string {
@@ -405,15 +427,24 @@ func (w *world) now() int64 {
 func (w *world) settle() {
 	await.True(w.t, 5*time.Second, "no key is about to expire", func() bool {
 		now := w.now() / 1000
-		for _, key := range w.leaseKeys() {
-			if v, ok := w.model.Get(key, 0); ok && v.Expires != 0 {
-				if left := v.Expires - now; left < 40 && left >= -2*toleranceMS {
-					return false
-				}
+		for _, end := range w.ends() {
+			if left := end - now; left < 40 && left >= -2*toleranceMS {
+				return false
 			}
 		}
 		return true
 	})
+}
+
+// ends are the times at which keys end.
+func (w *world) ends() []int64 {
+	ends := w.setEnds()
+	for _, key := range w.leaseKeys() {
+		if v, ok := w.model.Get(key, 0); ok && v.Expires != 0 {
+			ends = append(ends, v.Expires)
+		}
+	}
+	return ends
 }
 
 func (w *world) leaseKeys() []string {
@@ -428,7 +459,7 @@ func (w *world) leaseKeys() []string {
 
 // batch sends a random call to both and compares the replies.
 func (w *world) batch() int {
-	call := &node.Call{Keys: w.keys, Guard: w.guard, MaxTTL: maxTTL}
+	call := &node.Call{Keys: w.keys, Guard: w.guard, MaxTTL: maxTTL, Assign: assign, Life: life}
 	if w.rnd.IntN(12) == 0 {
 		call.Guard = pick(w.rnd, "", "x", w.guard+"x", strings.Replace(w.guard, "|", "0|", 1))
 	}
@@ -446,6 +477,7 @@ func (w *world) batch() int {
 	if w.expiring(got.Time) || time.Since(sent) > toleranceMS*time.Millisecond {
 		w.ambiguous++
 		w.adopt()
+		w.heard()
 		return len(call.Ops)
 	}
 	before := w.model.Clone()
@@ -459,7 +491,9 @@ func (w *world) batch() int {
 			w.t.Fatalf("operation %d of\n%+v\nserver %+v\n model %+v\nstate before %q",
 				i, call, got.Answers[i], want.Answers[i], before.AppendState(nil, got.Time))
 		}
+		w.noteBranches(op, got.Answers[i])
 	}
+	w.comparePushes(call)
 	return len(call.Ops)
 }
 
@@ -480,12 +514,8 @@ func (w *world) sameAnswer(got, want node.Answer) bool {
 // expiring reports whether a key is so near its end, or near the most that a
 // lease may have left, that the server and the model may differ over it.
 func (w *world) expiring(now int64) bool {
-	for _, key := range w.leaseKeys() {
-		v, ok := w.model.Get(key, 0)
-		if !ok || v.Expires == 0 {
-			continue
-		}
-		left := v.Expires - now/1000
+	for _, end := range w.ends() {
+		left := end - now/1000
 		over := left - (maxTTL + node.ClockSlack)
 		if max(left, -left) <= toleranceMS || max(over, -over) <= toleranceMS {
 			return true
@@ -496,7 +526,13 @@ func (w *world) expiring(now int64) bool {
 
 func (w *world) op() node.Op {
 	op := node.Op{
-		Kind: node.Kind(1 + w.rnd.IntN(int(node.Inspect))), Name: pick(w.rnd, names...), ID: pick(w.rnd, ids...),
+		Kind: node.Kind(1 + w.rnd.IntN(int(node.Wait))), Name: pick(w.rnd, names...), ID: pick(w.rnd, ids...),
+	}
+	if w.crowded {
+		op.Name = names[0]
+		if w.rnd.IntN(2) == 0 {
+			op.Kind = pick(w.rnd, node.Wait, node.Wait, node.Release)
+		}
 	}
 	op.TTL = pick[int64](w.rnd, 1, 30, 60, 500, 1000, 1500, maxTTL)
 	if w.rnd.IntN(30) == 0 {
@@ -509,9 +545,12 @@ func (w *world) op() node.Op {
 	stored, _ := w.storedBy(op)
 	switch op.Kind {
 	case node.Acquire:
-		op.Proposal, op.Owner = number, pick(w.rnd, owners...)
+		op.Proposal, op.Owner, op.Mode = number, pick(w.rnd, owners...), w.mode()
+	case node.Wait:
+		op.Proposal = number
+		w.stand(&op)
 	case node.Join:
-		op.Token, op.Owner = number, pick(w.rnd, owners...)
+		op.Token, op.Owner, op.Mode = number, pick(w.rnd, owners...), w.mode()
 	case node.Raise:
 		op.TTL, op.Token, op.Stored = 0, number, stored
 		if w.rnd.IntN(3) == 0 {
@@ -521,7 +560,18 @@ func (w *world) op() node.Op {
 		op.Proposal, op.NewID, op.Owner = number, pick(w.rnd, ids...), pick(w.rnd, owners...)
 	case node.Break:
 		op.TTL, op.Now = 0, w.rnd.IntN(3) == 0
-	case node.Release, node.Inspect:
+		if w.rnd.IntN(4) == 0 {
+			op.ID = node.SharedHolder
+		}
+	case node.Release:
+		op.TTL, op.Proposal = 0, pick(w.rnd, 0, number)
+		if w.rnd.IntN(2) == 0 {
+			op.ID = w.holder(op.Name)
+		}
+		if w.rnd.IntN(2) == 0 {
+			w.stand(&op)
+		}
+	case node.Inspect:
 		op.TTL = 0
 	}
 	if op.Kind.Counts() && w.rnd.IntN(8) == 0 {
@@ -543,6 +593,9 @@ func (w *world) storedBy(op node.Op) (uint64, bool) {
 		return 1, false
 	}
 	rest, ok := strings.CutPrefix(v.Text, op.ID+":")
+	if v.Text == node.SharedHolder {
+		rest, ok = w.model.Field(w.keys.ReaderNumbers(op.Name), op.ID)
+	}
 	digits, _, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if !ok || err != nil {

@@ -27,6 +27,7 @@ func (w *world) value() string {
 func (w *world) meddle(restartEvery int) {
 	if w.rnd.IntN(restartEvery) == 0 {
 		w.restart()
+		w.deafenAll()
 		w.model.Restart(w.runID(), false)
 		w.hello()
 		return
@@ -180,6 +181,7 @@ func (w *world) compareState() {
 			w.model.Set(key, v)
 		}
 	}
+	w.compareLines()
 	w.compareHash(w.keys.Tokens(), counterFields())
 	w.compareHash(w.keys.Quarantine(), []string{"nonce", "credit", "kept", "need", "was"})
 }
@@ -248,21 +250,30 @@ func (w *world) fail(key, what string) {
 // adopt makes the model equal to the server after a batch that could not be
 // compared.
 func (w *world) adopt() {
-	for _, key := range append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Clock(), w.keys.Tokens(), w.keys.Quarantine()) {
+	zsets, hashes := w.lineKeys()
+	keys := append(append(w.leaseKeys(), w.keys.Guard(), w.keys.Durable(), w.keys.Clock(), w.keys.Tokens(), w.keys.Quarantine()), zsets...)
+	for _, key := range append(keys, hashes...) {
 		w.model.Delete(key)
-		switch w.text("TYPE", key) {
+		left, ends := w.deadline(key)
+		if left < 0 {
+			ends = 0
+		}
+		kind := w.text("TYPE", key)
+		switch kind {
 		case "string":
-			v := nodemodel.Value{Text: w.text("GET", key)}
-			if left, expires := w.deadline(key); left >= 0 {
-				v.Expires = expires
-			}
-			w.model.Set(key, v)
+			w.model.Set(key, nodemodel.Value{Text: w.text("GET", key), Expires: ends})
 		case "hash":
-			m := w.do("HGETALL", key)
-			fields, _ := m.AsStrMap()
-			for field, text := range fields {
+			for field, text := range w.hash(key) {
 				w.model.SetField(key, field, text)
 			}
+		case "zset":
+			for member, text := range w.zset(key) {
+				score, _ := strconv.ParseUint(text, 10, 64)
+				w.model.SetScore(key, member, score)
+			}
+		}
+		if ends != 0 && (kind == "hash" || kind == "zset") {
+			w.model.SetEnd(key, ends)
 		}
 	}
 }

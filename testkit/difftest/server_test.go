@@ -79,7 +79,7 @@ func (f *fixture) hello() {
 }
 
 func (f *fixture) call(ops ...node.Op) *node.Call {
-	return &node.Call{Keys: f.keys, Guard: f.guard, MaxTTL: maxTTL, Ops: ops}
+	return &node.Call{Keys: f.keys, Guard: f.guard, MaxTTL: maxTTL, Assign: 2000, Life: 5000, Ops: ops}
 }
 
 // answers carries ops out and fails the test if that is not possible.
@@ -128,6 +128,11 @@ func acquire(id string, ttl int64) node.Op {
 }
 
 func op(kind node.Kind, id string) node.Op { return node.Op{Kind: kind, Name: "x", ID: id, TTL: 1000} }
+
+// waitFor has a waiter of clientA stand in line for the name.
+func waitFor(name, waiter string, beat uint64) node.Op {
+	return node.Op{Kind: node.Wait, Name: name, ID: waiter, TTL: 1000, Place: node.Place{Waiter: waiter, Client: clientA, Beat: beat}}
+}
 
 func wantCallError(t testing.TB, err error, sent, denied bool) {
 	t.Helper()
@@ -221,7 +226,8 @@ func TestB32B34RemainingTimeIsInMilliseconds(t *testing.T) {
 }
 
 // B35: the commands of a call are one step on the server, and no more of them
-// than the protocol needs.
+// than the protocol needs: also for names that nobody waits for, while somebody
+// waits for another.
 func TestB35LeanPath(t *testing.T) {
 	f := setUp(t)
 	const n = 16
@@ -235,10 +241,16 @@ func TestB35LeanPath(t *testing.T) {
 
 	f.do("CONFIG", "RESETSTAT")
 	f.answers(acquires...)
-	f.wantStats("evalsha=1 get=1 hmget=1 hset=1 info=1 set=16 time=1")
+	f.wantStats("evalsha=1 exists=1 get=1 hmget=1 hset=1 info=1 set=16 time=1")
 	f.do("CONFIG", "RESETSTAT")
 	f.answers(releases...)
-	f.wantStats("del=16 evalsha=1 get=16 time=1")
+	f.wantStats("del=16 evalsha=1 exists=1 get=16 time=1")
+
+	f.want(node.Granted, acquire(idB, 1000))
+	f.want(node.Held, waitFor("x", waiterA, 1))
+	f.do("CONFIG", "RESETSTAT")
+	f.answers(acquires...)
+	f.wantStats("evalsha=1 exists=17 get=1 hmget=1 hset=1 info=1 set=16 time=1")
 }
 
 func (f *fixture) wantStats(want string) {
@@ -250,7 +262,7 @@ func (f *fixture) wantStats(want string) {
 		got[name] = calls
 	}
 	var list []string
-	for _, name := range []string{"del", "eval", "evalsha", "exists", "get", "hdel", "hmget", "hset", "info", "pexpire", "pttl", "set", "time"} {
+	for _, name := range []string{"del", "eval", "evalsha", "exists", "get", "hdel", "hmget", "hset", "info", "pexpire", "pttl", "set", "time", "zadd", "zcard"} {
 		if got[name] != "" {
 			list = append(list, name+"="+got[name])
 		}
@@ -323,7 +335,7 @@ func TestTokensWithinACall(t *testing.T) {
 func TestB79Permissions(t *testing.T) {
 	f := setUp(t)
 	f.do("ACL", "SETUSER", "minimal", "on", ">pw", "~redlock:*", "+eval", "+time", "+info", "+get", "+set", "+del", "+pttl",
-		"+pexpire", "+hmget", "+hset", "+hdel", "+hgetall")
+		"+pexpire", "+hmget", "+hset", "+hdel", "+hgetall", "+exists")
 	f.do("ACL", "SETUSER", "noinfo", "on", ">pw", "~*", "+@all", "-info")
 	f.do("ACL", "SETUSER", "nokeys", "on", ">pw", "~other:*", "+@all")
 	f.do("ACL", "SETUSER", "noeval", "on", ">pw", "~*", "+@all", "-@scripting")

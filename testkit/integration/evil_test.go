@@ -33,6 +33,11 @@ func (c *scripted) Do(ctx context.Context, args ...string) (any, error) {
 	return reply, err
 }
 
+func (*scripted) Listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (c *scripted) Close() error {
 	c.client.Close()
 	return nil
