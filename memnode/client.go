@@ -60,6 +60,13 @@ func (c *Client) Examine(ctx context.Context, e node.Exam) (node.ExamReply, erro
 	return through(ctx, c, (*Node).Examine, e)
 }
 
+// Listen hears what the node publishes to the client: see Node.Listen.
+func (c *Client) Listen(ctx context.Context, keys node.Keyspace, client string, ready func(), got func(node.Push)) error {
+	ctx, stop := c.whileOpen(ctx)
+	defer stop()
+	return c.node.Listen(ctx, keys, client, ready, got)
+}
+
 // Close ends the calls of this client that are under way. What has been sent is
 // still carried out.
 func (c *Client) Close() error {

@@ -51,6 +51,20 @@ func (n *Node) DropReplies(drop bool) {
 	n.mute = drop
 }
 
+// DropPushes loses what the node publishes, unnoticed by it.
+func (n *Node) DropPushes(drop bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropPushes = drop
+}
+
+// CutListeners ends the connections over which clients listen.
+func (n *Node) CutListeners() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cutListeners(ErrReset)
+}
+
 // Restart puts a new process in the node's place, with a run_id of its own and
 // thawed. With keep it finds the data of the old one. Unanswered calls fail
 // with ErrReset.

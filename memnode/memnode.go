@@ -41,9 +41,11 @@ type Node struct {
 
 	frozen, down, mute bool
 	durable            bool
+	dropPushes         bool
 	delay              time.Duration
 	arriving           []*request // in the order in which they were sent
 	unanswered         map[*request]struct{}
+	listeners          map[*listener]struct{}
 }
 
 // request is a call on its way to the node or waiting there.
@@ -57,7 +59,7 @@ type request struct {
 // New returns a blank node. Nodes of one lock need different names, of which
 // each makes its run_ids.
 func New(name string) *Node {
-	n := &Node{name: name, unanswered: map[*request]struct{}{}}
+	n := &Node{name: name, unanswered: map[*request]struct{}{}, listeners: map[*listener]struct{}{}}
 	n.model = nodemodel.New(n.nextRunID())
 	return n
 }
@@ -195,6 +197,7 @@ func (n *Node) serve() {
 		r := n.arriving[0]
 		n.arriving = n.arriving[1:]
 		r.run()
+		n.publish()
 		if !n.mute {
 			n.answer(r, nil)
 		}
@@ -210,7 +213,9 @@ func (n *Node) answer(r *request, err error) {
 	}
 }
 
+// hangUp ends all connections.
 func (n *Node) hangUp(err error) {
+	n.cutListeners(err)
 	for r := range n.unanswered {
 		n.answer(r, err)
 	}

@@ -35,7 +35,7 @@ func started(t *testing.T) (*Node, func(context.Context, node.Op) (node.Answer, 
 	}
 	return n, func(ctx context.Context, op node.Op) (node.Answer, error) {
 		op.Name = "x"
-		r, err := n.Call(ctx, &node.Call{Keys: keys, Guard: h.Guard, MaxTTL: conf.MaxTTL, Ops: []node.Op{op}})
+		r, err := n.Call(ctx, &node.Call{Keys: keys, Guard: h.Guard, MaxTTL: conf.MaxTTL, Assign: 2000, Life: 5000, Ops: []node.Op{op}})
 		if err != nil {
 			return node.Answer{}, err
 		}
