@@ -206,7 +206,7 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 			t.Errorf("key %q is outside the namespace", key)
 		}
 	}
-	if len(keys) != 14 {
+	if len(keys) != 15 {
 		t.Errorf("keys %q", keys)
 	}
 	for _, name := range []string{"common", "lease", "line", "call", "hello", "watch", "tokens"} {
