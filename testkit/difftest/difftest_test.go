@@ -341,7 +341,8 @@ func (w *world) watch() {
 		}
 		guard.Nonce = ""
 		w.guard, w.shown = guard.String(), guard.String()
-	} else if w.rnd.IntN(2) == 0 {
+	}
+	if got.Lifted || w.rnd.IntN(2) == 0 {
 		w.hello()
 	}
 	w.askTokens()
