@@ -68,6 +68,9 @@ type Backend struct {
 	leaps atomic.Uint64
 	// seen is our configuration as nodes have shown it: that of the highest epoch.
 	seen atomic.Pointer[node.Conf]
+	// passed is the configuration of the highest epoch that is not ours, and was newer
+	// than ours when a node showed it.
+	passed atomic.Pointer[mismatchError]
 
 	mu       sync.Mutex
 	proposer core.Proposer

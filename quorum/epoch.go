@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"example.com/redlock/backend"
+	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
 
@@ -72,7 +73,48 @@ func (b *Backend) mismatch(guard string) error {
 	if b.seen.Load() == nil {
 		mine.Epoch = conf.Epoch // any would do
 	}
-	return b.review(&mismatchError{conf, strings.Join(mine.Diff(conf), ", ")})
+	m := &mismatchError{conf, strings.Join(mine.Diff(conf), ", ")}
+	b.passedBy(m)
+	return b.review(m)
+}
+
+// passedBy remembers the configuration of m if it is newer than ours, and than others
+// that were.
+func (b *Backend) passedBy(m *mismatchError) {
+	for {
+		passed := b.passed.Load()
+		if m.conf.Epoch <= b.current().Epoch || passed != nil && m.conf.Epoch <= passed.conf.Epoch {
+			return
+		}
+		if b.passed.CompareAndSwap(passed, m) {
+			return
+		}
+	}
+}
+
+// errForeign is why a blank node stays out beside nodes that are not ours.
+var errForeign = fmt.Errorf("%w: lost its data, and another node has another configuration, or is being given one",
+	backend.ErrQuarantined)
+
+// contested returns why a blank node must not be given our configuration, nil if it
+// may, now that the others have been asked.
+//
+// A client that is behind, or configured wrongly, would take the node away from those
+// who are right, and with a quorum of such nodes begin a new life of its configuration.
+// Therefore a newer one counts once it has been seen, whoever has forgotten it since or
+// cannot be reached. Where a quorum votes under ours, it is in force, and one node more
+// changes nothing.
+func (b *Backend) contested(others []core.TokenReport) error {
+	passed := b.passed.Load()
+	switch {
+	case core.Voting(others) >= b.cfg.Quorum:
+		return nil
+	case core.Foreign(others):
+		return errForeign
+	case passed != nil && passed.conf.Epoch > b.current().Epoch:
+		return fmt.Errorf("lost its data, and others had another configuration: %w", passed)
+	}
+	return nil
 }
 
 // review returns err as it is to be taken by now: the configuration of a node may

@@ -152,5 +152,8 @@ func (p *peer) forceVote(ctx context.Context) backend.NodeState {
 	q := p.newQuarantine(reply)
 	p.endQuarantine(ctx, q, 0, func(bool, []core.TokenReport) bool { return true })
 	s, _ = p.introduceAs(ctx, node.Look)
+	if q.contested != nil {
+		describeError(&s, q.contested)
+	}
 	return s
 }

@@ -33,6 +33,8 @@ type quarantine struct {
 	need   time.Duration
 	fenced bool // the change has not come to its end
 	stuck  bool // it cannot be lifted, which was said
+	// contested is why the node, which is blank, is not lifted into our configuration.
+	contested error
 }
 
 // quarantinedError is why a node does not vote, and for how long.
@@ -108,6 +110,8 @@ func (b *Backend) whyOut(q *quarantine, asked bool) error {
 	switch {
 	case q.fenced:
 		return errFenced
+	case q.contested != nil:
+		return q.contested
 	case q.stuck && e.left == 0:
 		e.why, e.stuck = whyStuck, true
 	case q.need > 0:
@@ -294,7 +298,7 @@ func (p *peer) endQuarantine(
 		return false
 	}
 	reports := p.backend.tokenReports(ctx, p)
-	if q.blank && core.Foreign(reports) {
+	if q.blank && !p.mayAdopt(q, reports) {
 		return false // an operator's word does not tell either whose it is
 	}
 	floor, sure, byClock := core.Floor(len(p.backend.peers), p.backend.cfg.Quorum, reports, clock.Time)
@@ -324,6 +328,19 @@ func (p *peer) mayLift(sure bool, others []core.TokenReport) bool {
 			"node", p.node.Name())
 	}
 	return lift == core.LiftNow
+}
+
+// mayAdopt reports whether a blank node may be given our configuration, as far as that
+// depends on those that other nodes show. It says so if not.
+func (p *peer) mayAdopt(q *quarantine, others []core.TokenReport) bool {
+	err := p.backend.contested(others)
+	p.mu.Lock()
+	defer p.unlock()
+	if err != nil && q.contested == nil {
+		p.log(slog.LevelWarn, "redlock: node stays in quarantine", "node", p.node.Name(), "reason", err)
+	}
+	q.contested = err
+	return err == nil
 }
 
 // votingBut is how many other nodes vote, as far as is known.

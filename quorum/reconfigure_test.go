@@ -112,6 +112,7 @@ func (c *cluster) take(b *Backend, name string) backend.Lease {
 		if ctx.Err() != nil {
 			c.t.Fatal(err)
 		}
+		time.Sleep(100 * time.Millisecond) // a mismatch is told at once
 	}
 }
 
