@@ -6,8 +6,8 @@
 -- ARGV   1 the configuration
 --        2 the intent: g greet, l look (change nothing), d declare (a node without
 --          configuration takes it and votes), s suspect (its data went back, or
---          may have), c suspect its clock, t trust (a durable node was seen to write all to disk),
---          v vouch (mark it as durable), u unvouch
+--          may have), c suspect its clock, t trust (a durable node was seen to
+--          write all to disk), v vouch (mark it as durable), u unvouch
 --        3 the nonce of a quarantine that begins now
 --        4 the guard that is suspected (s, c) or trusted (t)
 --        5 what to keep of its clock (empty: no change), 6 in place of what (empty:
@@ -95,8 +95,9 @@ if changed and intent ~= 'l' then
 end
 local served = standing == 'ok' or standing == 'quarantined'
 if served and not changed and intent ~= 'l' and ARGV[5] ~= '' and record == ARGV[6] then
-  call('SET', KEYS[5], ARGV[5])
-  record = ARGV[5]
+  -- Out of memory, for instance, it is refused; all else goes on.
+  local written = pcall(call, 'SET', KEYS[5], ARGV[5])
+  if written then record = ARGV[5] end
 end
 
 local credit, kept = '0', ''

@@ -294,6 +294,16 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// A server without memory cannot keep what its clock shows. It is greeted all the same.
+func TestHelloOutOfMemory(t *testing.T) {
+	f := setUp(t)
+	f.do("CONFIG", "SET", "maxmemory", "1")
+	r, err := f.node.Hello(t.Context(), node.Hello{Keys: f.keys, Conf: usualConf, Record: "-5 6 7"})
+	if err != nil || r.Standing != node.StandingOK || r.Record != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // One operation fails, its neighbours do not, and it has written nothing.
 func TestFailingAlone(t *testing.T) {
 	f := setUp(t)
