@@ -83,7 +83,7 @@ func CompareClocks(now Instant, readings []ClockReading, quorum int, window time
 	agree, drift := 0, 2*rate/(1-rate)
 	for _, c := range recorded {
 		moved := c.apart(median)
-		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median)), window, drift) {
+		if max(moved, -moved) > mayMove(max(c.age(median), median.age(median), 0), window, drift) {
 			verdicts[c.node] = ClockVerdict{Suspect: true, Moved: moved}
 		} else {
 			agree++
@@ -151,9 +151,10 @@ func (c estimate) apart(o estimate) time.Duration {
 	return 0
 }
 
-// age is how old the record of c is by the reference of o.
+// age is how old the record of c is by the reference of o. It is negative if that has
+// gone back since, because the clocks of most did, together.
 func (c estimate) age(o estimate) time.Duration {
-	return max(o.middle()+c.reading.At.Sub(0)-c.reading.Record.At, 0)
+	return o.middle() + c.reading.At.Sub(0) - c.reading.Record.At
 }
 
 // wantsRecord reports whether another record is to be made. One that is not old is
@@ -164,7 +165,7 @@ func (r ClockReading) wantsRecord(age, window time.Duration) bool {
 	switch {
 	case doubt > clockStep:
 		return false
-	case r.Record.At == 0:
+	case r.Record.At == 0 || age < -window: // or it would be none too old for as long as they went back
 		return true
 	case age <= window:
 		return 2*doubt < had && had > goodReading

@@ -105,6 +105,11 @@ func TestCompareClocks(t *testing.T) {
 		"all alike": {[]time.Duration{0, 0, 0}, []step{
 			{want: "rrr"}, {at: time.Second, do: leap(m, 0, 1, 2), want: "rrr"}, // likewise
 		}},
+		// The records are of a time to come: they do not wait for it to grow old.
+		"all go back": {[]time.Duration{0, 0, 0}, []step{
+			{want: "rrr"}, {at: time.Second, do: leap(-60*m, 0, 1, 2), want: "rrr"}, {at: 2 * time.Second, want: "..."},
+			{at: 33 * time.Second, want: "rrr"},
+		}},
 		"fewer than a quorum": {[]time.Duration{0, 0, 0, 0, 0}, []step{
 			{down: []int{0, 1, 2}, want: "ddd.."}, {want: "rrrrr"},
 			{at: time.Second, do: leap(m, 4), down: []int{0, 1, 2}, want: "ddd.."},
@@ -116,7 +121,7 @@ func TestCompareClocks(t *testing.T) {
 		}},
 		"one alone": {[]time.Duration{0}, []step{
 			{want: "r"}, {at: time.Second, do: leap(m, 0), want: "r"}, // old, as far as it can tell
-			{at: 2 * time.Second, do: leap(-m, 0), want: "."},
+			{at: 2 * time.Second, do: leap(-m, 0), want: "r"}, {at: 3 * time.Second, want: "."},
 		}},
 		// A small step is let pass, and is in the next record.
 		"small steps": {[]time.Duration{0, 0, 0}, []step{
