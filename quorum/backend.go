@@ -79,7 +79,7 @@ type Backend struct {
 	moves    map[int]move          // by peer: how its clock moved last
 	readings []lastReading         // of the nodes' clocks, at greetings
 	ownMoved core.Instant          // when our own clock was last put right
-	surveyed chan struct{}         // closed when the survey of clocks under way is over
+	survey   *clockSurvey          // under way
 	watch    *time.Timer           // looks for suspensions while leases are held
 	busy     int                   // operations that have not come to an end
 	idle     chan struct{}         // closed when busy falls to 0, if Close waits

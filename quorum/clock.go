@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -47,19 +48,27 @@ func (b *Backend) readClock(sent, received core.Instant, r node.HelloReply) last
 	return l
 }
 
+// errUndecided is why a node is not welcome yet.
+var errUndecided = errors.New("its clock or another one seems to have moved, and too few nodes answer to tell which")
+
 // compareClocks takes in what a greeting tells of the clock of node i, and compares the
 // clocks of all by what was recorded of them: we may have begun after one moved. It
-// returns when that is decided, so that no node is welcome before.
-func (b *Backend) compareClocks(i int, l lastReading) {
+// returns when that is decided, or cannot be, so that no node is welcome before.
+func (b *Backend) compareClocks(i int, l lastReading) error {
 	b.mu.Lock()
 	b.readings[i] = l
 	verdicts := b.judgeClocks()
 	b.mu.Unlock()
 	if slices.ContainsFunc(verdicts, func(v core.ClockVerdict) bool { return v.Suspect }) {
-		<-b.survey() // what was read of the others may be old
-		return
+		s := b.surveyClocks() // what was read of the others may be old
+		<-s.over
+		if !s.decided {
+			return errUndecided
+		}
+		return nil
 	}
 	b.keepRecords(verdicts)
+	return nil
 }
 
 // judgeClocks compares the clocks of the nodes as they were last read. The lock is held.
@@ -86,13 +95,17 @@ func (b *Backend) keepRecords(verdicts []core.ClockVerdict) {
 }
 
 // keepRecord has the next greeting, which begins at once, take a record to the node.
-// Close waits for it: many clients live for a moment only.
+// Close waits for it: many clients live for a moment only. A node that does not keep it,
+// because it is out of memory for instance, is not asked again at once: each greeting
+// would begin the next.
 func (p *peer) keepRecord(former, record string) {
 	p.mu.Lock()
 	defer p.unlock()
-	if p.shut || p.backend.isClosed() {
+	now := p.backend.clock.Now()
+	if p.shut || p.backend.isClosed() || now < p.recordAfter {
 		return
 	}
+	p.recordAfter = now.Add(refusalPause)
 	if p.record == "" {
 		p.backend.begun()
 	}
@@ -109,23 +122,24 @@ func (p *peer) carryRecord() {
 }
 
 // suspectClock has the node put in quarantine, unless it shows another guard by now: its
-// clock has moved by so much at least, or may have. What it granted may have ended.
-func (p *peer) suspectClock(guard string, by time.Duration) {
+// clock has moved by so much at least, or may have. What it granted may have ended. The
+// function it returns says so.
+func (p *peer) suspectClock(guard string, by time.Duration) (tell func()) {
 	p.mu.Lock()
-	defer p.unlock()
 	now := p.backend.clock.Now()
+	p.leapt.Store(int64(now))
+	p.backend.leaps.Add(1)
 	if p.shut || p.suspect != "" {
-		return
+		return p.release()
 	}
 	if p.steady.Suspect(now) == 0 { // else it was told
 		p.log(slog.LevelWarn, "redlock: the clock of a node moved since it was recorded; it is put in quarantine",
 			"node", p.node.Name(), "by", by)
 		p.tell(backend.Event{Kind: backend.EventClockMoved, Took: by, Err: &quarantinedError{why: whyClock, left: p.backend.cfg.MaxTTL}})
 	}
-	p.leapt.Store(int64(now))
-	p.backend.leaps.Add(1)
 	p.ready, p.suspect, p.suspectAs = false, guard, node.Leapt
 	p.startGreeting(now)
+	return p.release()
 }
 
 // observeClock takes in what the node's clock showed.
@@ -164,29 +178,35 @@ func (b *Backend) clockMoved(p *peer, m move) {
 	}
 	b.mu.Unlock()
 	if !late {
-		b.survey()
+		b.surveyClocks()
 	}
 }
 
-// survey has all nodes say what their clocks show, and then decides which moved. What
-// it returns is closed when that is done. One runs at a time.
+// clockSurvey is one question to all nodes for what their clocks show.
+type clockSurvey struct {
+	over chan struct{} // closed when it is known what is to be done
+	// decided tells, then, that so many have answered that it is known which moved.
+	decided bool
+}
+
+// surveyClocks has all nodes say what their clocks show, and then decides which moved.
+// One survey runs at a time.
 //
 // Until then leases count on a node that seems to have leapt. That is sound: its vote
 // for a rival is not taken meanwhile, and who does not ask the node learns of a leap no
 // sooner than by the next renewal, which is later than this takes.
-func (b *Backend) survey() <-chan struct{} {
+func (b *Backend) surveyClocks() *clockSurvey {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.surveyed == nil {
-		b.surveyed = make(chan struct{})
-		go b.runSurvey(b.surveyed)
+	if b.survey == nil {
+		b.survey = &clockSurvey{over: make(chan struct{})}
+		go b.runSurvey(b.survey)
 	}
-	return b.surveyed
+	return b.survey
 }
 
-func (b *Backend) runSurvey(done chan<- struct{}) {
-	defer close(done)
-	ctx, cancel := context.WithTimeout(b.ctx, maxNodeTimeout)
+func (b *Backend) runSurvey(s *clockSurvey) {
+	ctx, cancel := context.WithTimeout(b.ctx, max(maxNodeTimeout, b.cfg.NodeTimeout))
 	defer cancel()
 	since := make([]core.Instant, len(b.peers))
 	readings := make([]lastReading, len(b.peers))
@@ -195,7 +215,11 @@ func (b *Backend) runSurvey(done chan<- struct{}) {
 		wg.Go(func() { since[i], readings[i] = p.lookAtClock(ctx) })
 	}
 	wg.Wait()
-	b.decideClocks(since, readings)
+	after := b.decideClocks(s, since, readings)
+	close(s.over) // greetings wait: a log that is stuck must not keep them back
+	for _, f := range after {
+		f()
+	}
 }
 
 // lookAtClock asks the node for its time. It returns since when its clock has been
@@ -219,12 +243,45 @@ func (p *peer) lookAtClock(ctx context.Context) (since core.Instant, l lastReadi
 
 // decideClocks decides, now that the nodes have answered or are silent, which clocks
 // moved: against ours, or it was ours; and against their records. since and readings are
-// what lookAtClock has returned.
-func (b *Backend) decideClocks(since []core.Instant, readings []lastReading) {
+// what lookAtClock has returned. The calls it returns tell others of it.
+func (b *Backend) decideClocks(s *clockSurvey, since []core.Instant, readings []lastReading) (after []func()) {
 	b.mu.Lock()
-	copy(b.readings, readings)
-	verdicts := b.judgeClocks()
+	var verdicts []core.ClockVerdict
+	heard := 0
+	for _, l := range readings {
+		if l.At != 0 {
+			heard++
+		}
+	}
+	// If fewer answer, a suspicion stands, and what it came from is not forgotten.
+	if s.decided = heard >= b.cfg.Quorum; s.decided {
+		copy(b.readings, readings)
+		verdicts = b.judgeClocks()
+	}
 	by, own := b.ownMove(since)
+	var news map[int]move
+	if !own {
+		news = b.untoldMoves()
+		b.survey = nil // what comes up from now on is for the next
+	}
+	b.mu.Unlock()
+	if own {
+		after = b.ownClockMoved(by)
+	}
+	for i, m := range news {
+		after = append(after, b.nodeMoved(b.peers[i], m))
+	}
+	for i, v := range verdicts {
+		if v.Suspect {
+			after = append(after, b.peers[i].suspectClock(readings[i].guard, v.Moved))
+		}
+	}
+	b.keepRecords(verdicts)
+	return after
+}
+
+// untoldMoves returns the movements that are told now. The lock is held.
+func (b *Backend) untoldMoves() map[int]move {
 	news := make(map[int]move)
 	for i, m := range b.moves {
 		if !m.told {
@@ -233,21 +290,7 @@ func (b *Backend) decideClocks(since []core.Instant, readings []lastReading) {
 			b.moves[i] = m
 		}
 	}
-	b.surveyed = nil // what comes up from now on is for the next
-	b.mu.Unlock()
-	if own {
-		b.ownClockMoved(by)
-	} else {
-		for i, m := range news {
-			b.nodeMoved(b.peers[i], m)
-		}
-	}
-	for i, v := range verdicts {
-		if v.Suspect {
-			b.peers[i].suspectClock(readings[i].guard, v.Moved)
-		}
-	}
-	b.keepRecords(verdicts)
+	return news
 }
 
 // ownMove reports whether our own clock moved, and by how much at least: if those of a
@@ -277,46 +320,44 @@ func (b *Backend) ownMove(since []core.Instant) (by time.Duration, own bool) {
 	return least, len(b.peers) > 1 && count >= b.cfg.Quorum && most-least < alikeBy
 }
 
-// nodeMoved takes in that the clock of a node moved, and not ours.
-func (b *Backend) nodeMoved(p *peer, m move) {
-	err := &quarantinedError{why: whyMoved(m.by), left: b.cfg.MaxTTL}
-	b.cfg.Logger.Log(b.ctx, slog.LevelWarn, "redlock: the clock of a node moved; it does not vote until it has been steady",
-		"node", p.node.Name(), "by", m.by, "for", b.cfg.MaxTTL)
-	b.emit(backend.Event{Kind: backend.EventClockMoved, Node: p.node.Name(), Took: m.by, Err: err})
-	if m.by < 0 {
-		return // leases end later there: no rival gets the vote
+// nodeMoved takes in that the clock of a node moved, and not ours. The function it
+// returns says so.
+func (b *Backend) nodeMoved(p *peer, m move) (tell func()) {
+	if m.by > 0 { // else leases end later there: no rival gets the vote
+		for _, a := range b.leases() {
+			go a.distrust(p.index) // whoever is told that one is lost keeps no other back
+		}
 	}
-	for _, a := range b.leases() {
-		a.distrust(p.index)
+	return func() {
+		err := &quarantinedError{why: whyMoved(m.by), left: b.cfg.MaxTTL}
+		b.cfg.Logger.Log(b.ctx, slog.LevelWarn, "redlock: the clock of a node moved; it does not vote until it has been steady",
+			"node", p.node.Name(), "by", m.by, "for", b.cfg.MaxTTL)
+		b.emit(backend.Event{Kind: backend.EventClockMoved, Node: p.node.Name(), Took: m.by, Err: err})
 	}
 }
 
 // ownClockMoved takes in that our own clock lost time, against the clocks of the
 // nodes. No answer may be measured between its steps: the clock of its node would seem
-// to have moved once more.
-func (b *Backend) ownClockMoved(by time.Duration) {
+// to have moved once more. The calls it returns tell others of it.
+func (b *Backend) ownClockMoved(by time.Duration) (after []func()) {
 	for _, p := range b.peers {
 		p.mu.Lock()
 	}
 	if by > 0 {
 		b.clock.Skip(by)
+		after = append(after, func() { b.tellSlept(by) })
 	}
 	b.mu.Lock()
 	b.ownMoved = b.clock.Now()
+	b.survey = nil // the next one finds no move that was counted here
 	clear(b.moves)
 	clear(b.readings)
 	b.mu.Unlock()
-	var after []func()
 	for _, p := range b.peers {
 		p.steady.Forget()
 		after = append(after, p.release())
 	}
-	for _, f := range after {
-		f()
-	}
-	if by > 0 {
-		b.tellSlept(by)
-	}
+	return after
 }
 
 // voidVotes takes back the votes of nodes whose clocks have leapt ahead since the

@@ -31,8 +31,9 @@ type greeting struct {
 	suspect   string
 	suspectAs node.Intent
 	// record, unless empty, is what the next greeting has the node keep of its clock, in
-	// place of former.
+	// place of former. No other is taken there before recordAfter.
 	record, former string
+	recordAfter    core.Instant
 	// behind: the node's counters are behind what we have seen of them, and it is not
 	// known whether they began anew.
 	behind bool
@@ -97,7 +98,7 @@ func (p *peer) greet() {
 	reply, err := p.hello(ctx, h)
 	p.backend.noticeSleep() // or the node's clock would seem to have leapt
 	if err == nil {
-		p.hear(sent, reply)
+		err = p.hear(sent, reply)
 	}
 	p.mu.Lock()
 	now := p.backend.clock.Now()
@@ -144,14 +145,18 @@ func (p *peer) greet() {
 	after()
 }
 
-// hear takes in which process has answered a greeting, and what its clock shows.
-func (p *peer) hear(sent core.Instant, r node.HelloReply) {
+// hear takes in which process has answered a greeting, and what its clock shows. It
+// returns an error if that does not let us use the node yet.
+func (p *peer) hear(sent core.Instant, r node.HelloReply) error {
 	p.mu.Lock()
 	received := p.backend.clock.Now()
 	p.recognize(r)
 	p.observeClock(sent, received, r.Time)
+	if r.Changed {
+		p.recordAfter = 0 // what it has kept is gone
+	}
 	p.unlock()
-	p.backend.compareClocks(p.index, p.backend.readClock(sent, received, r))
+	return p.backend.compareClocks(p.index, p.backend.readClock(sent, received, r))
 }
 
 // recognize takes in whether the node is still the process that it was.
@@ -224,7 +229,7 @@ func (p *peer) welcome(r node.HelloReply) {
 // putOff notes why the node does not vote, and when to greet it again.
 func (p *peer) putOff(now core.Instant, err error) {
 	err = p.asRefusal(err)
-	if !errors.Is(err, backend.ErrUnfit) && !errors.Is(err, backend.ErrMismatch) && !isOutdated(err) {
+	if !errors.Is(err, backend.ErrUnfit) && !errors.Is(err, backend.ErrMismatch) && !isOutdated(err) && err != errUndecided {
 		p.refusal = nil
 		p.noteDown(err)
 		pause := min(greetPause<<min(p.failures, 10), maxGreetPause)
