@@ -83,7 +83,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
 	a.flags.bind(flags)
-	flags.BoolVar(&a.json, "json", false, "one JSON object per line, see README.md for the fields")
+	flags.BoolVar(&a.json, "json", false, "one JSON object per line, its fields are in cmd/redlock/README.md")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say only what went wrong")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say everything")
 	root.AddCommand(

@@ -60,10 +60,14 @@ func (a *app) breakLock(ctx context.Context, lk *redlock.Locker, name string, no
 	}
 	text := "free, nothing to break"
 	switch {
-	case st.Held && st.Owner != "":
-		text = fmt.Sprintf("broken, was held by %q", st.Owner)
 	case st.Held:
 		text = "broken"
+		if st.Owner != "" {
+			text += fmt.Sprintf(", was held by %q", st.Owner)
+		}
+		if !now {
+			text += "; free when its time is over, at the latest"
+		}
 	case remains:
 		text = "free, remains on some nodes broken"
 	}

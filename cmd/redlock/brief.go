@@ -71,8 +71,8 @@ func briefQuorum(e *redlock.QuorumError) string {
 	faults := voteFaults(votes)
 	said := strings.TrimSpace(e.Op + " " + printable(e.Name))
 	for _, r := range e.Reasons {
-		if !faults.say(r) {
-			said += ": " + r.Error()
+		if text := faults.unsaid(r); text != "" {
+			said += ": " + text
 		}
 	}
 	if errors.Is(e, redlock.ErrNoQuorum) && len(e.Votes) > 0 {
@@ -194,8 +194,17 @@ func faultText(err error) string {
 	return text
 }
 
-// say tells whether err is what a node said.
-func (f *faults) say(err error) bool { return len(f.at[faultText(err)]) > 0 }
+// unsaid is what err says beyond what nodes said.
+func (f *faults) unsaid(err error) string {
+	if len(f.at[faultText(err)]) > 0 {
+		return ""
+	}
+	text := err.Error()
+	for _, said := range f.texts { // the nodes' own may be its cause
+		text = strings.TrimSuffix(text, ": "+said)
+	}
+	return text
+}
 
 // String says each fault once, with the nodes that have it.
 func (f *faults) String() string {

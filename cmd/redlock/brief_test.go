@@ -41,6 +41,8 @@ func TestBriefTextSaysEachThingOnce(t *testing.T) {
 			"acquire n: no quorum: at most 1 of 3 nodes answered, need 2: a, c: broken pipe"},
 		{ask("n", other, vote("a", backend.OutcomeFailed, other), vote("b", backend.OutcomeFailed, other)),
 			"acquire n: all 2 nodes: configuration differs from the node's: max TTL"},
+		{ask("n", fmt.Errorf("%w: %w", redlock.ErrLost, broken), vote("a", backend.OutcomeRefused, broken), vote("b", backend.OutcomeRefused, broken), vote("c", backend.OutcomeGranted, nil)),
+			"acquire n: lease lost: a, b: broken pipe"},
 		{usagef("%q is bad", "redis://u:a@b@h"), `wrong usage: "redis://***@h" is bad`},
 	} {
 		if got := mask(c.err, briefText(c.err)); got != c.want {

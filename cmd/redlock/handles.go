@@ -86,7 +86,7 @@ is read from standard input, where other users cannot see it.`,
 				}
 				lease, err := lk.Resume(ctx, handle, o)
 				if err != nil {
-					return err
+					return spent(err)
 				}
 				return a.handOut(lk, lease, o)
 			})
@@ -133,13 +133,22 @@ func (a *app) releaseHandle(ctx context.Context, lk *redlock.Locker, handle stri
 		}
 	}
 	if err != nil || !a.json {
-		return err
+		return spent(err)
 	}
 	name, err := backend.HandleName(handle)
 	if err != nil {
 		return err
 	}
 	return a.emit(releaseLine{name})
+}
+
+// spent adds to a lost lease, for people, what it means to whoever has a handle:
+// no node can tell a handle that was used before from one whose lock has ended.
+func spent(err error) error {
+	if !errors.Is(err, redlock.ErrLost) {
+		return err
+	}
+	return brief{briefText(err) + ": the handle has been used, or the lock was broken or its time is over", err}
 }
 
 // readHandle returns the handle that arg is, or says where to find.

@@ -222,7 +222,7 @@ func nodeText(n redlock.NodeState, inUse bool) string {
 	case n.Standing == "new" && inUse:
 		text += ": lost its data; its quarantine begins with the first lock that is taken"
 	case n.Standing == "new":
-		text += ": declare it with init"
+		text += ": declare it with redlock init"
 	}
 	return text
 }
@@ -249,7 +249,7 @@ func fitQuorum(nodes []redlock.NodeState, need int) error {
 	}
 	return coded{
 		exitCode(errors.Join(reasons...)),
-		fmt.Errorf("%w: %d of %d nodes are fit, need %d", redlock.ErrNoQuorum, fit, len(nodes), need),
+		fmt.Errorf("%w: %d of %d nodes vote, %d are needed", redlock.ErrNoQuorum, fit, len(nodes), need),
 	}
 }
 
