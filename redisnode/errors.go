@@ -38,7 +38,7 @@ var (
 // callError says what is known of a call that got no reply.
 func callError(err error) *node.CallError {
 	text := err.Error()
-	e := &node.CallError{Err: err, Denied: isDenied(text) || containsAny(text, unknownTexts)}
+	e := &node.CallError{Err: withoutAdvice(err), Denied: isDenied(text) || containsAny(text, unknownTexts)}
 	if containsAny(text, clusterCodes) {
 		e.Mode = "cluster"
 	}
@@ -46,6 +46,15 @@ func callError(err error) *node.CallError {
 	dial := errors.As(err, &op) && op.Op == "dial"
 	e.Sent = !(e.Denied || dial || errors.Is(err, ErrNotSent) || containsAny(text, refusedCodes))
 	return e
+}
+
+// withoutAdvice shortens the refusal of a server in protected mode, which goes on
+// for a thousand characters with ways to open it, to everybody.
+func withoutAdvice(err error) error {
+	if text, _, long := strings.Cut(err.Error(), " In this mode connections are only accepted"); long {
+		return errors.New(text)
+	}
+	return err
 }
 
 // isDenied reports whether a server's text means that the user lacks a right.

@@ -175,6 +175,18 @@ func TestErrorsOfCalls(t *testing.T) {
 	}
 }
 
+// The errors of all nodes are in one message: each has to be short.
+func TestProtectedModeIsSaidInOneSentence(t *testing.T) {
+	const sentence = "DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user."
+	refusal := notSent(errors.New(sentence + " In this mode connections are only accepted from the loopback interface. If you want to"))
+	f := &fakeConn{answer: func(string, []string) (any, error) { return nil, refusal }}
+	_, err := New(f, "n").Call(t.Context(), oneRelease)
+	wantCallError(t, err, false, true)
+	if want := "not sent: " + sentence; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+}
+
 func TestMalformedReplyMayHaveRun(t *testing.T) {
 	f := &fakeConn{answer: func(string, []string) (any, error) { return "OK", nil }}
 	_, err := New(f, "n").Call(t.Context(), oneRelease)
