@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"example.com/redlock/testkit/redisserver"
 )
 
-// What docs/operations.md tells people to paste is what is tried here.
+// What docs/operations.md and README.md tell people to paste is what is tried here.
 
 // block returns the block of a kind that has some text in a document.
 func block(t *testing.T, file, kind, with string) string {
@@ -89,6 +90,29 @@ func TestOperationsUser(t *testing.T) {
 	}
 }
 
+// TestOperationsUserInTheFile: the user that the configuration file creates may do what the
+// other may, and nobody else gets in.
+func TestOperationsUserInTheFile(t *testing.T) {
+	text := block(t, "docs/operations.md", "conf", "user default")
+	_, commands, _ := strings.Cut(block(t, "docs/operations.md", "", "ACL SETUSER"), "-@all")
+	if !strings.HasSuffix(text, "-@all"+commands) {
+		t.Errorf("other commands than the rule has:\n%s\n%s", text, commands)
+	}
+	var args []string
+	for line := range strings.Lines(strings.Replace(text, "PASSWORD", "pw", 1)) {
+		words := strings.Fields(line)
+		args = append(append(args, "--"+words[0]), words[1:]...)
+	}
+	var urls []string
+	for _, s := range redisserver.StartN(t, 3, args...) {
+		if got := redisDo(t, s.URL(), "PING"); !strings.HasPrefix(got, "-NOAUTH") {
+			t.Error(got)
+		}
+		urls = append(urls, strings.Replace(s.URL(), "//", "//redlock:pw@", 1))
+	}
+	shell(t, configDir(t, urls), "redlock init && redlock run x true && test $(redlock doctor | wc -l) = 4").wantExit(0)
+}
+
 // TestOperationsServers: servers that are set up as told are well.
 func TestOperationsServers(t *testing.T) {
 	var urls []string
@@ -137,6 +161,23 @@ func TestOperationsReplace(t *testing.T) {
 		"NEW_LIST="+strings.Join(urls[1:], ","), "LEFT_BEHIND="+urls[0]).wantExit(0)
 	shell(t, dir, "redlock doctor "+newer).wantExit(69) // in quarantine, all of them
 	shell(t, dir, "redlock run "+newer+" x true && until redlock doctor "+newer+"; do redlock run "+newer+" x true; done").wantExit(0)
+}
+
+// TestReadmeShell: the commands of the README work, in the order they stand in.
+func TestReadmeShell(t *testing.T) {
+	t.Parallel()
+	lines := strings.Replace(block(t, "README.md", "sh", "redlock run nightly"), "600", "60", 1) // not so long after a failure
+	// Who types is slower than the first command is.
+	lines = strings.Replace(lines, " & ", " & until redlock status nightly | grep -q held; do sleep 0.01; done ", 1)
+	p := shell(t, t.TempDir(), lines, "REDLOCK_NODES="+strings.Join(nodes, ","))
+	var out strings.Builder
+	if _, err := io.Copy(&out, p.stdout); err != nil {
+		t.Fatal(err)
+	}
+	p.wantExit(0)
+	if strings.Count(out.String(), "mine\n") != 1 || !strings.Contains(p.stderr.String(), "redlock: nightly is held by") {
+		t.Errorf("%s\n%s", out.String(), p.stderr)
+	}
 }
 
 // The blocks of shell are valid as they stand.
