@@ -108,9 +108,9 @@ func connect(t *testing.T, url, addr string) (rueidis.Client, *redisnode.Node) {
 // run drives a server and the model with the same operations. It restarts the
 // server now and then, a real one, which takes longer, less often.
 func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
-	ops := 10_000
+	ops := 13_000
 	if os.Getenv("REDLOCK_SOAK") != "" {
-		ops = 100_000
+		ops = 130_000
 	}
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("REDLOCK_SEED"); s != "" {
@@ -136,7 +136,7 @@ func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
 		restartEvery = 200
 	}
 	for done := 0; done < ops; {
-		if w.rnd.IntN(50) == 0 {
+		if w.rnd.IntN(150) == 0 || w.crowded && w.rnd.IntN(75) == 0 {
 			w.crowd()
 		}
 		if !w.crowded {
@@ -460,7 +460,7 @@ func (w *world) leaseKeys() []string {
 
 // batch sends a random call to both and compares the replies.
 func (w *world) batch() int {
-	call := &node.Call{Keys: w.keys, Guard: w.guard, MaxTTL: maxTTL, Assign: assign, Life: life}
+	call := &node.Call{Keys: w.keys, Guard: w.guard, MaxTTL: maxTTL, Assign: assign, Life: pick[int64](w.rnd, 60, life, life)}
 	if w.rnd.IntN(12) == 0 {
 		call.Guard = pick(w.rnd, "", "x", w.guard+"x", strings.Replace(w.guard, "|", "0|", 1))
 	}

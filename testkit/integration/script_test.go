@@ -145,7 +145,7 @@ func TestServersWithoutTheScriptCache(t *testing.T) {
 	ns := start(t, 3)
 	for _, i := range ns.all() {
 		ns.text(i, "ACL", "SETUSER", "lock", "on", ">pw", "~redlock:*", "+hello", "+ping", "+eval", "+time", "+info",
-			"+get", "+set", "+del", "+pttl", "+pexpire", "+hmget", "+hset", "+hdel")
+			"+exists", "+get", "+set", "+del", "+pttl", "+pexpire", "+hmget", "+hset", "+hdel")
 	}
 	var urls []string
 	for _, s := range ns.servers {
