@@ -304,7 +304,8 @@ func (s *shell) claimAll() {
 
 // askEverywhere has every node asked for every name: one whose clock went back by
 // an hour may have a lease left with as long to go, which the first who meets it
-// cuts. A quorum may win before the others are asked, so the lease is renewed.
+// cuts. A quorum may win before the others are asked, so the lease is renewed, until
+// a node whose clock had moved is asked again, after a quarantine.
 func (s *shell) askEverywhere() {
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.patience())
 	defer cancel()
@@ -314,7 +315,7 @@ func (s *shell) askEverywhere() {
 			s.t.Errorf("seed %d failed: progress: c0 does not get %s: %v", s.Seed, lockNames[name], err)
 			continue
 		}
-		time.Sleep(s.MaxTTL)
+		time.Sleep(4 * s.MaxTTL)
 		_ = l.Release(s.t.Context())
 	}
 }
