@@ -1,10 +1,12 @@
 // Package answer says what becomes of a node's answer: which event it is to the
-// round, or to the renewal, that asked for it. It stands between package node, the
+// round, the renewal, or the waiter in line that asked for it. It stands between package node, the
 // language of nodes, and package core, the decisions: neither knows the other, and
 // who carries the decisions out, for real or in the simulator, reads answers alike.
 package answer
 
 import (
+	"time"
+
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
 )
@@ -76,4 +78,59 @@ func NoRenewal(k node.Kind, lane int) core.RenewalEvent {
 		return core.RenewalEvent{Kind: core.NotJoined, Node: lane}
 	}
 	return core.RenewalEvent{Kind: core.Unanswered, Node: lane}
+}
+
+// Line is what the answer of a node to op, a Wait, a Raise, or a Release that gives
+// back, is to a waiter in line whose attempt asked for it. own tells whether an id is an
+// attempt of the waiter's, and its number.
+func Line(op node.Op, ans node.Answer, lane, attempt int, own func(id string) (int, bool)) core.LineEvent {
+	ev := core.LineEvent{Kind: core.Answered, Node: lane, Attempt: attempt, Beat: op.Place.Beat}
+	switch {
+	case op.Kind == node.Raise && ans.Code == node.Done:
+		ev.Kind = core.LiftedTo
+		return ev
+	case op.Kind != node.Wait, !carriedOut(ans):
+		return NotInLine(op, lane, attempt)
+	}
+	ev.Granted, ev.Token, ev.Ticket = ans.Code == node.Granted, ans.Token, ans.Ticket
+	ev.Holder, ev.Remaining = ans.Holder, time.Duration(ans.Remaining)*time.Millisecond
+	ev.Older = older(ans, op.ID)
+	ev.Dead, ev.Mine = own(ans.Holder)
+	return ev
+}
+
+// carriedOut reports whether the node did what a Wait asked for. One that did not has
+// not taken in the heartbeat either.
+func carriedOut(ans node.Answer) bool {
+	switch ans.Code {
+	case node.NoGuard, node.Stale, node.WentBack, node.Failed:
+		return false
+	}
+	return true
+}
+
+// older reports whether the holder waited with an older ticket than the attempt id.
+func older(ans node.Answer, id string) bool {
+	return ans.HolderTicket > 0 && (ans.HolderTicket < ans.Ticket || ans.HolderTicket == ans.Ticket && ans.Holder < id)
+}
+
+// NotInLine is what it is to a waiter that a node did not answer op, a Wait, a Raise, or
+// a Release that gives back.
+func NotInLine(op node.Op, lane, attempt int) core.LineEvent {
+	ev := core.LineEvent{Kind: core.Returned, Node: lane, Attempt: attempt, Beat: op.Place.Beat}
+	switch op.Kind {
+	case node.Wait:
+		ev.Kind = core.Unheard
+	case node.Raise:
+		ev.Kind = core.NotLifted
+	}
+	return ev
+}
+
+// Pushed is what a push of a node is to the waiter whose attempt it names.
+func Pushed(p node.Push, lane, attempt int) core.LineEvent {
+	return core.LineEvent{
+		Kind: core.Pushed, Node: lane, Attempt: attempt, Beat: p.Beat, Token: p.Token,
+		Lease: time.Duration(p.Lease) * time.Millisecond,
+	}
 }

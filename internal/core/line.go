@@ -59,13 +59,19 @@ const (
 	Returned
 	// Lapsed: what the node granted may have ended.
 	Lapsed
+	// Stirred: the node is to be asked at once. It can be heard again, or has pushed
+	// what has to be asked for once more.
+	Stirred
+	// Distrusted: the node handed the name to the waiter, but has no vote.
+	Distrusted
 )
 
 // LineEvent is what happened at one node.
 type LineEvent struct {
 	Kind LineEventKind
 	Node int
-	// Attempt (all but Left and Returned) is the attempt that it is about.
+	// Attempt (all but Left, Returned, Lapsed and Stirred) is the attempt that it is
+	// about.
 	Attempt int
 	// Beat is the number of what was asked, or of the last heartbeat that the node
 	// had seen when it pushed.
@@ -84,6 +90,9 @@ type LineEvent struct {
 	Holder    string
 	Older     bool
 	Remaining time.Duration
+	// Again (Answered, not Granted) is when to ask the node again, if that is before
+	// the next heartbeat: its holder hands nothing over.
+	Again Instant
 	// Mine (Answered, not Granted) tells that the holder is a dead attempt of the
 	// waiter's own, Dead.
 	Mine bool
@@ -101,13 +110,15 @@ const (
 	GiveBack
 	// LiftTo: lift the counter of Node to Token, given that it stored Stored.
 	LiftTo
+	// Leave the line of Node, which has no vote, and what it gave to Attempt.
+	Leave
 )
 
 // LineEffect is what a waiter wants done at one node.
 type LineEffect struct {
 	Kind          LineEffectKind
 	Node          int
-	Attempt       int // GiveBack: the dead one
+	Attempt       int // GiveBack, Leave: the dead one
 	Beat          uint64
 	Rest          time.Duration
 	Stored, Token uint64
@@ -151,6 +162,7 @@ type spot struct {
 	told      bool // it was sent the ticket that was agreed on
 	holder    string
 	remaining time.Duration
+	askAt     Instant // when it is to be asked before the next heartbeat, or zero
 
 	beat       uint64 // of what was sent last
 	askBeat    uint64 // of what was asked last
@@ -199,6 +211,11 @@ func (w *Waiter) Next() Instant {
 			next = min(next, w.askAt)
 		}
 	}
+	for i := range w.spots {
+		if at := w.spots[i].askAt; at != 0 {
+			next = min(next, at)
+		}
+	}
 	return next
 }
 
@@ -239,6 +256,10 @@ func (w *Waiter) Step(now Instant, ev LineEvent) []LineEffect {
 		}
 	case Lapsed:
 		w.void(now, ev.Node)
+	case Stirred:
+		w.ask(ev.Node)
+	case Distrusted:
+		w.distrust(now, ev)
 	}
 	w.proceed(now, ev.Node)
 	return w.effects
@@ -250,6 +271,11 @@ func (w *Waiter) Tick(now Instant) []LineEffect {
 	if now >= w.beatAt {
 		w.beatAt = now.Add(w.times.Beat)
 		for i := range w.spots {
+			w.ask(i)
+		}
+	}
+	for i := range w.spots {
+		if at := w.spots[i].askAt; at != 0 && now >= at {
 			w.ask(i)
 		}
 	}
@@ -268,14 +294,14 @@ func (w *Waiter) answered(now Instant, s *spot, ev LineEvent) {
 		return
 	}
 	s.refused = max(s.refused, ev.Beat)
-	s.holder, s.remaining = ev.Holder, ev.Remaining
+	s.holder, s.remaining, s.askAt = ev.Holder, ev.Remaining, ev.Again
 	if s.voted != 0 && ev.Beat > s.voted {
 		w.void(now, ev.Node) // the vote ran out
 	}
 	if s.voted == 0 {
 		s.older = ev.Older
 	}
-	if ev.Mine && !s.returns { // what gave it back was lost
+	if ev.Mine && ev.Dead != w.attempt && !s.returns { // what gave it back was lost
 		w.giveBack(ev.Node, ev.Dead, 0)
 	}
 }
@@ -294,6 +320,17 @@ func (w *Waiter) granted(now Instant, s *spot, ev LineEvent, sent Instant) {
 		}
 	}
 	w.apply(w.round.Step(now, Event{Kind: Granted, Node: ev.Node, Sent: sent, Lease: ev.Lease, Token: ev.Token}))
+}
+
+// distrust gives back what came from a node that has no vote. If that was for the
+// present attempt, the attempt is over: what is released anywhere is dead, or a release
+// that is late would hit what the node grants it later.
+func (w *Waiter) distrust(now Instant, ev LineEvent) {
+	if ev.Attempt == w.attempt {
+		w.spots[ev.Node].voted = 0
+		w.startOver(now)
+	}
+	w.effects = append(w.effects, LineEffect{Kind: Leave, Node: ev.Node, Attempt: ev.Attempt})
 }
 
 // void takes back the vote of a node.
@@ -449,6 +486,7 @@ func (w *Waiter) giveBack(node, dead int, rest time.Duration) {
 // ask asks a node, when it has answered what it was asked before.
 func (w *Waiter) ask(node int) {
 	s := &w.spots[node]
+	s.askAt = 0
 	if s.again = s.asked || s.returns; s.again {
 		return
 	}
@@ -509,7 +547,7 @@ func (w *Waiter) AppendState(b []byte, now Instant) []byte {
 		s := &w.spots[i]
 		b = appendFlags(b, s.asked, s.again, s.returns, s.silent, s.open, s.older, s.told)
 		b = append(append(b, s.holder...), 0)
-		b = appendNumbers(b, s.ticket, uint64(s.remaining), s.beat, s.askBeat, s.returnBeat, s.refused, s.voted)
+		b = appendNumbers(b, s.ticket, uint64(s.remaining), since(now, s.askAt), s.beat, s.askBeat, s.returnBeat, s.refused, s.voted)
 		for _, sent := range s.sent {
 			b = appendNumbers(b, sent.beat, since(now, sent.at))
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"example.com/redlock/internal/answer"
 	"example.com/redlock/internal/core"
@@ -285,7 +284,7 @@ func (s *state) receive(c *client, i int, e envelope) {
 		s.refuse(c, i, e.op.ID, e.op.Place.Waiter) // late, and for nobody
 	case over:
 	case c.phase == waiting:
-		s.apply(c, c.waiter.Step(s.instant(), c.heard(i, e)))
+		s.apply(c, c.waiter.Step(s.instant(), answer.Line(e.op, e.answer, i, e.attempt, c.own)))
 	case granted:
 		c.lease.Join(i, 0)
 	case current:
@@ -296,29 +295,10 @@ func (s *state) receive(c *client, i int, e envelope) {
 	}
 }
 
-// heard turns an answer into an event.
-func (c *client) heard(i int, e envelope) core.LineEvent {
-	ev := core.LineEvent{Kind: core.Returned, Node: i, Attempt: e.attempt, Beat: e.beat}
-	switch e.op.Kind {
-	case node.Raise:
-		ev.Kind = core.NotLifted
-		if e.answer.Code == node.Done {
-			ev.Kind = core.LiftedTo
-		}
-	case node.Wait:
-		ev.Kind, ev.Ticket, ev.Token = core.Answered, e.answer.Ticket, e.answer.Token
-		ev.Granted = e.answer.Code == node.Granted
-		ev.Holder, ev.Remaining = e.answer.Holder, time.Duration(e.answer.Remaining)*time.Millisecond
-		ev.Older = older(e.answer, e.op.ID)
-		turn, attempt, mine := c.whose(e.answer.Holder)
-		ev.Mine, ev.Dead = mine && turn == c.turn, attempt
-	}
-	return ev
-}
-
-// older reports whether the holder waited with an older ticket than the attempt id.
-func older(ans node.Answer, id string) bool {
-	return ans.HolderTicket > 0 && (ans.HolderTicket < ans.Ticket || ans.HolderTicket == ans.Ticket && ans.Holder < id)
+// own tells whether an id is an attempt of the client's present turn, and which.
+func (c *client) own(id string) (attempt int, own bool) {
+	turn, attempt, mine := c.whose(id)
+	return attempt, mine && turn == c.turn
 }
 
 // renewed takes in the answer to an extension or a join.
@@ -335,16 +315,10 @@ func (s *state) unheard(c *client, i int) {
 	e := c.lanes[i].at
 	switch {
 	case e.turn != c.turn || c.phase == idle || c.phase == dead:
-	case c.phase == waiting && e.op.Kind == node.Wait:
-		s.apply(c, c.waiter.Step(s.instant(), core.LineEvent{Kind: core.Unheard, Node: i, Attempt: e.attempt, Beat: e.beat}))
-	case c.phase == waiting && e.op.Kind == node.Raise:
-		s.apply(c, c.waiter.Step(s.instant(), core.LineEvent{Kind: core.NotLifted, Node: i, Attempt: e.attempt}))
 	case c.phase == waiting:
-		s.apply(c, c.waiter.Step(s.instant(), core.LineEvent{Kind: core.Returned, Node: i, Beat: e.beat}))
-	case e.op.Kind == node.Extend:
-		s.renew(c, c.renewal.Step(s.instant(), &c.lease, core.RenewalEvent{Kind: core.Unanswered, Node: i}))
-	case e.op.Kind == node.Join:
-		s.renew(c, c.renewal.Step(s.instant(), &c.lease, core.RenewalEvent{Kind: core.NotJoined, Node: i}))
+		s.apply(c, c.waiter.Step(s.instant(), answer.NotInLine(e.op, i, e.attempt)))
+	case e.op.Kind == node.Extend || e.op.Kind == node.Join:
+		s.renew(c, c.renewal.Step(s.instant(), &c.lease, answer.NoRenewal(e.op.Kind, i)))
 	}
 	s.proceed(c, i)
 }
@@ -360,10 +334,7 @@ func (s *state) pushed(process, i int, p node.Push) {
 		c.proposer.Saw(p.Token)
 		switch {
 		case c.phase == waiting && turn == c.turn:
-			s.apply(c, c.waiter.Step(s.instant(), core.LineEvent{
-				Kind: core.Pushed, Node: i, Attempt: attempt, Beat: p.Beat, Token: p.Token,
-				Lease: time.Duration(p.Lease) * time.Millisecond,
-			}))
+			s.apply(c, c.waiter.Step(s.instant(), answer.Pushed(p, i, attempt)))
 		case c.phase == holding && turn == c.turn && attempt == c.waiter.Attempt():
 			c.lease.Join(i, 0)
 		default:
