@@ -207,7 +207,7 @@ func (w *Waiter) Next() Instant {
 	next := min(w.beatAt, w.below.Add(w.times.Reach))
 	if w.since != 0 {
 		next = min(next, w.since.Add(w.times.Patience))
-		if w.askAt != 0 {
+		if w.askAt != 0 && w.votes() < w.cfg.Quorum {
 			next = min(next, w.askAt)
 		}
 	}
