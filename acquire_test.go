@@ -121,18 +121,6 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotBuiltSaysSo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lk, _ := locktest.New(t, 3, nil)
-		_, shared := lk.Acquire(t.Context(), "x", &redlock.AcquireOptions{Mode: redlock.Shared})
-		for name, err := range map[string]error{"Shared": shared} {
-			if !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-	})
-}
-
 // TestB60EachEndOfAWaitHasItsOwnError: the caller's context and what stood in
 // the way are told apart, and both are there.
 func TestB60EachEndOfAWaitHasItsOwnError(t *testing.T) {

@@ -87,10 +87,12 @@ type AcquireOptions struct {
 	MaxHold time.Duration
 	// NoRenew leaves the lease to end after its TTL unless Extend is called.
 	NoRenew bool
-	// MinValidity is how much of the TTL must be left when Acquire returns.
-	// Default TTL/2.
+	// MinValidity is how much of the TTL must be left when Acquire returns. Default
+	// TTL/2, and less for a lease that was handed to a waiter, which is being extended
+	// when Acquire returns.
 	MinValidity time.Duration
-	// OnWait is called before each pause while waiting. It must not block.
+	// OnWait is called while waiting: before each pause, and in line about once a
+	// second and when the position changes. It must not block.
 	OnWait func(Wait)
 }
 
@@ -149,9 +151,6 @@ func (lk *Locker) request(name string, o *AcquireOptions, try bool) (backend.Req
 	}
 	if r.TTL == 0 {
 		r.TTL = lk.ttl
-	}
-	if r.MinValidity == 0 {
-		r.MinValidity = r.TTL / 2
 	}
 	maxHold := o.MaxHold
 	if maxHold == 0 {

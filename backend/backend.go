@@ -80,7 +80,8 @@ type Request struct {
 	// TTL is how long the lease outlives its holder. Whole milliseconds.
 	TTL time.Duration
 	// MinValidity is how much of the TTL must be left for a lease to be worth
-	// returning.
+	// returning. 0 for half of it; and a lease that was handed to a waiter is then
+	// returned with as little as it was handed over with, while it is being extended.
 	MinValidity time.Duration
 	// Owner labels the lease for people.
 	Owner string
@@ -96,7 +97,8 @@ type Request struct {
 	// Lost is called once, when the lease ends by itself: with an ErrLost that
 	// says why. Not after Release or Handle. It must not block.
 	Lost func(error)
-	// OnWait is called before each pause of the wait. It must not block.
+	// OnWait is called while waiting: before each pause, and in line about once a
+	// second and when the position changes. It must not block.
 	OnWait func(Wait)
 }
 
@@ -104,11 +106,17 @@ type Request struct {
 type Wait struct {
 	// Attempts so far.
 	Attempts int
+	// Position is how many stand in line before the caller, 0 if it is next, -1 while
+	// it does not stand in line.
+	Position int
 	// Owner is the owner label of the holder, if known.
 	Owner string
 	// Remaining is how long the holder's lease would last without renewal, 0
 	// if unknown.
 	Remaining time.Duration
+	// Quarantined are the nodes that do not vote, because they may have forgotten
+	// leases.
+	Quarantined []string
 	// Err is what the last attempt met, node by node if it is a *QuorumError.
 	Err error
 }

@@ -150,6 +150,13 @@ func (n *Node) Get(key string) (value string, ttl time.Duration, ok bool) {
 	return v.Text, ttl, ok
 }
 
+// Keys are the keys of all that is stored, of any type.
+func (n *Node) Keys() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.model.Keys(n.now())
+}
+
 // Delete removes a key, as an operator may.
 func (n *Node) Delete(key string) {
 	n.mu.Lock()

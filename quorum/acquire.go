@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,20 +45,20 @@ func (w *waiter) report(a *attempt) {
 
 // checkRequest reports what in r cannot be done, before anything is sent.
 func (b *Backend) checkRequest(r backend.Request) error {
-	if r.Mode != backend.Exclusive {
-		return fmt.Errorf("redlock: shared mode: %w", errors.ErrUnsupported)
-	}
 	if err := b.CheckName(r.Name); err != nil {
 		return err
 	}
 	if limits := b.Limits(); r.TTL < limits.MinTTL || r.TTL > limits.MaxTTL || r.TTL%time.Millisecond != 0 {
 		return badOption("TTL %v is not between %v and %v in whole milliseconds", r.TTL, limits.MinTTL, limits.MaxTTL)
 	}
-	if margin := b.drift().Margin(r.TTL); r.MinValidity < 0 || r.MinValidity+margin >= r.TTL {
-		return badOption("min validity %v and %v for drift leave nothing of the TTL of %v", r.MinValidity, margin, r.TTL)
+	if least, margin := leastValidity(r), b.drift().Margin(r.TTL); least < 0 || least+margin >= r.TTL {
+		return badOption("min validity %v and %v for drift leave nothing of the TTL of %v", least, margin, r.TTL)
 	}
 	return nil
 }
+
+// leastValidity is how much must be left of a lease that was not handed over.
+func leastValidity(r backend.Request) time.Duration { return cmp.Or(r.MinValidity, r.TTL/2) }
 
 // waiter is a caller of Acquire.
 type waiter struct {
@@ -73,7 +74,9 @@ type waiter struct {
 	// outage is since when no quorum has answered, zero while one does; split is
 	// since when, outages aside, no quorum has named one holder.
 	outage, split core.Instant
-	probing       bool // has a place in backend.probes
+	// polls is until when the caller does not stand in line, because it could not.
+	polls   core.Instant
+	probing bool // has a place in backend.probes
 	// held tells that a quorum has named one holder, and that a quorum has
 	// answered ever since.
 	held bool
@@ -90,7 +93,15 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	}
 	defer w.stopProbing()
 	for {
-		a, err := w.try(ctx)
+		a, v, err := w.try(ctx)
+		switch {
+		case a != nil || err != nil:
+		case w.mayStand(v):
+			w.tell(v, -1)
+			a, err = w.stand(ctx)
+		default:
+			err = w.pause(ctx, v)
+		}
 		if a != nil || err != nil {
 			return a, err
 		}
@@ -162,21 +173,21 @@ func (b *Backend) meet(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// try makes one attempt and, if it is lost, pauses. It returns neither a lease
-// nor an error if there is to be another one.
-func (w *waiter) try(ctx context.Context) (*attempt, error) {
+// try makes one attempt. It returns neither a lease nor an error if there is to be
+// another one, or the caller is to stand in line.
+func (w *waiter) try(ctx context.Context) (*attempt, verdict, error) {
 	b := w.backend
 	select {
 	case b.slots <- struct{}{}:
 	case <-w.limit.Done():
-		return nil, w.stopped(ctx, backend.ErrOverloaded)
+		return nil, verdict{}, w.stopped(ctx, backend.ErrOverloaded)
 	case <-b.closing.Done():
-		return nil, w.stopped(ctx, nil)
+		return nil, verdict{}, w.stopped(ctx, nil)
 	}
 	id := newID()
 	a := b.start(w.req, id, node.Op{
 		Kind: node.Acquire, Name: w.req.Name, ID: id, TTL: w.req.TTL.Milliseconds(),
-		Proposal: b.propose(), Owner: w.req.Owner,
+		Proposal: b.propose(), Owner: w.req.Owner, Mode: node.Mode(w.req.Mode),
 	})
 	stopped := false
 	select {
@@ -189,7 +200,7 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 	won := a.giveUp()
 	<-b.slots
 	if won {
-		return a, nil
+		return a, verdict{}, nil
 	}
 	w.roundTook = b.clock.Now().Sub(a.begun)
 	w.mayRemain() // forget old ones
@@ -198,7 +209,7 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 	if stopped {
 		w.held = w.held || v.held
 		w.notice(v)
-		return nil, w.failed(v, w.reasons(ctx)...)
+		return nil, v, w.failed(v, w.reasons(ctx)...)
 	}
 	if v.quarantined && w.req.NoWait {
 		w.lookForHolder(&v)
@@ -207,12 +218,12 @@ func (w *waiter) try(ctx context.Context) (*attempt, error) {
 		Kind: backend.EventAttemptLost, Name: w.req.Name, Took: w.roundTook, Err: w.failed(v, v.reason()),
 	})
 	if why := w.enough(v); why != nil {
-		return nil, w.failed(v, why)
+		return nil, v, w.failed(v, why)
 	}
 	if !w.probe() {
-		return nil, w.failed(v, v.reason())
+		return nil, v, w.failed(v, v.reason())
 	}
-	return nil, w.pause(ctx, v)
+	return nil, v, nil
 }
 
 // enough returns why there is to be no other attempt, or nil.
@@ -243,7 +254,7 @@ func (w *waiter) enough(v verdict) error {
 		return v.reason()
 	case w.outage != 0 && now.Sub(w.outage) >= w.backend.cfg.ConnectWait:
 		return v.reason()
-	case w.split != 0 && v.answered && w.req.NoWait && now.Sub(w.split) >= min(w.backend.cfg.ConnectWait, max(w.req.MinValidity, minSplit)):
+	case w.split != 0 && v.answered && w.req.NoWait && now.Sub(w.split) >= min(w.backend.cfg.ConnectWait, max(leastValidity(w.req), minSplit)):
 		return backend.ErrNoQuorum
 	}
 	return nil
@@ -275,11 +286,7 @@ const minSplit = 100 * time.Millisecond
 
 // pause waits before the next attempt.
 func (w *waiter) pause(ctx context.Context, v verdict) error {
-	if w.req.OnWait != nil {
-		w.req.OnWait(backend.Wait{
-			Attempts: w.tries + 1, Owner: v.owner, Remaining: max(v.remaining, 0), Err: w.failed(v, v.reason()),
-		})
-	}
+	w.tell(v, -1)
 	timer := time.NewTimer(core.Backoff(w.tries, w.roundTook, v.held || v.quarantined, v.remaining, random()))
 	defer timer.Stop()
 	select {
@@ -289,6 +296,24 @@ func (w *waiter) pause(ctx context.Context, v verdict) error {
 	case <-w.backend.closing.Done():
 	}
 	return w.failed(v, w.reasons(ctx)...)
+}
+
+// tell tells the caller, if it wants to know, what stands in the way, and how many in
+// line.
+func (w *waiter) tell(v verdict, position int) {
+	if w.req.OnWait == nil {
+		return
+	}
+	wait := backend.Wait{
+		Attempts: w.tries + 1, Position: position, Owner: v.owner, Remaining: max(v.remaining, 0),
+		Err: w.failed(v, v.reason()),
+	}
+	for _, vote := range v.votes {
+		if vote.Outcome == backend.OutcomeQuarantined {
+			wait.Quarantined = append(wait.Quarantined, vote.Node)
+		}
+	}
+	w.req.OnWait(wait)
 }
 
 // reasons says why the wait was over: the caller's context, or the bound on the
@@ -345,7 +370,7 @@ func (w *waiter) mayRemain() bool {
 	w.undoing = slices.DeleteFunc(w.undoing, func(a *attempt) bool {
 		a.mu.Lock()
 		defer a.unlock()
-		return !a.mayRemain() || w.backend.clock.Now() >= a.release.until.Add(a.req.TTL)
+		return !a.mayRemain()
 	})
 	return len(w.undoing) > 0
 }
@@ -362,7 +387,7 @@ type verdict struct {
 	votes []backend.Vote
 	// answered: a quorum answered, yes, no, or that it is in quarantine.
 	answered bool
-	// held: a quorum named one holder; owner is its label.
+	// held: a quorum named one holder, or said that others wait; owner is its label.
 	held  bool
 	owner string
 	// quarantined: the nodes in quarantine would have made it a quorum.
@@ -393,13 +418,17 @@ func (v verdict) reason() error {
 	return backend.ErrNoQuorum
 }
 
-// verdict reads the votes of an attempt that was lost.
+// verdict reads the votes of an attempt that was not won.
 func (a *attempt) verdict() verdict {
 	a.mu.Lock()
 	defer a.unlock()
+	return a.readVotes()
+}
+
+func (a *attempt) readVotes() verdict {
 	quorum := a.backend.cfg.Quorum
-	v := verdict{votes: a.votes(), late: a.round.Late(), mayRemain: a.mayRemain()}
-	granted, answered, forever, open := 0, 0, 0, 0
+	v := verdict{votes: a.votes(), late: a.round != nil && a.round.Late(), mayRemain: a.mayRemain()}
+	granted, answered, forever, open, waiters := 0, 0, 0, 0, 0
 	var left []time.Duration // of quarantines
 	unfit := make([]error, 0, len(v.votes))
 	holders := make(map[string][]backend.Vote)
@@ -419,6 +448,10 @@ func (a *attempt) verdict() verdict {
 			left = append(left, vote.Remaining)
 		case backend.OutcomeRefused:
 			answered++
+			if vote.Err == errWaiting {
+				waiters++
+				break
+			}
 			holders[vote.Holder] = append(holders[vote.Holder], vote)
 			if isForever(vote) {
 				forever++
@@ -438,8 +471,9 @@ func (a *attempt) verdict() verdict {
 		answered += open
 	}
 	v.answered = answered >= quorum
+	v.held = waiters >= quorum
 	for _, votes := range holders {
-		if votes[0].Holder != "" && len(votes) >= quorum {
+		if votes[0].Holder != "" && len(votes)+waiters >= quorum {
 			v.held = true
 			v.owner = votes[0].Owner
 			v.remaining = freeIn(votes)

@@ -208,7 +208,7 @@ func (b *Backend) ReleaseHandle(ctx context.Context, handle string) error {
 	if err := b.CheckName(h.Name); err != nil {
 		return err
 	}
-	votes, answers := b.ask(ctx, node.Op{Kind: node.Release, Name: h.Name, ID: h.ID}).result()
+	votes, answers := b.ask(ctx, node.Op{Kind: node.Release, Name: h.Name, ID: h.ID, Proposal: b.propose()}).result()
 	freed, free := 0, 0
 	for _, a := range answers {
 		switch a.Code {

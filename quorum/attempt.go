@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type phase uint8
 
 const (
 	voting    phase = iota // the round is open
+	waiting                // in line
 	undoing                // lost: votes are being given back
 	holding                // won: this is a lease
 	ended                  // the lease has ended by itself
@@ -24,8 +26,8 @@ const (
 	moved                  // the lease was moved out by Handle
 )
 
-// attempt is one random id on all nodes: first a round, then, if that is won, a
-// lease. Operations on one node follow each other: the next leaves after the
+// attempt is one random id on all nodes: first a round, or a place in line, then, if
+// that is won, a lease. Operations on one node follow each other: the next leaves after the
 // answer, or the silence, of the one before. The methods that peers call move
 // it on; nothing in it waits.
 type attempt struct {
@@ -43,7 +45,8 @@ type attempt struct {
 	// settled is closed when the round is won, or is lost and has heard enough
 	// to say why.
 	settled chan struct{}
-	told    bool // settled is closed
+	told    bool   // settled is closed
+	place   *place // in line, nil for one that does not stand there
 	lease
 	release
 	// after is what to do once the lock is released: calls into foreign code.
@@ -54,31 +57,38 @@ type attempt struct {
 type lane struct {
 	// task is the operation under way, nil if the node owes nothing.
 	task *task
-	// next waits for task to end.
-	next *node.Op
+	// next wait for task to end.
+	next []*task
 	// touched: an operation that takes was sent, so the node may have our key.
 	touched bool
 	// freed: the node has answered since that it does not.
 	freed bool
-	vote  backend.Vote
+	// ends is by when, in any case, it does not any more.
+	ends core.Instant
+	vote backend.Vote
 }
 
-// start asks all nodes for their votes, with the operation first.
-func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
+func (b *Backend) newAttempt(r backend.Request, id string) *attempt {
 	a := &attempt{
 		backend: b, req: r, id: id,
 		timeout: b.cfg.timeout(r.TTL), begun: b.clock.Now(), leaps: b.leaps.Load(),
 		lanes:   make([]lane, len(b.peers)),
 		settled: make(chan struct{}),
-		round: core.NewRound(core.RoundConfig{
-			Nodes: len(b.peers), Quorum: b.cfg.Quorum, TTL: r.TTL, MinValidity: r.MinValidity, Drift: b.drift(),
-		}),
 	}
-	a.mu.Lock()
-	defer a.unlock()
 	for i, p := range b.peers {
 		a.lanes[i].vote = backend.Vote{Node: p.node.Name(), Outcome: backend.OutcomeUnasked}
 	}
+	return a
+}
+
+// start asks all nodes for their votes, with the operation first.
+func (b *Backend) start(r backend.Request, id string, first node.Op) *attempt {
+	a := b.newAttempt(r, id)
+	a.round = core.NewRound(core.RoundConfig{
+		Nodes: len(b.peers), Quorum: b.cfg.Quorum, TTL: r.TTL, MinValidity: leastValidity(r), Drift: b.drift(),
+	})
+	a.mu.Lock()
+	defer a.unlock()
 	for i := range b.peers {
 		if a.phase == voting {
 			a.send(i, first)
@@ -96,22 +106,34 @@ func (b *Backend) drift() core.Drift {
 	return core.Drift{Rate: b.cfg.DriftRate, Floor: b.cfg.DriftFloor}
 }
 
-// send has op carried out at node i, after what is under way there. A release
-// takes the place of whatever else was to follow.
+// send has op carried out at node i, after what is under way there.
 func (a *attempt) send(i int, op node.Op) {
-	l := &a.lanes[i]
-	if l.task != nil {
-		if l.next == nil || l.next.Kind != node.Release {
-			l.next = &op
-		}
+	a.enqueue(&task{op: op, sink: a, lane: i, timeout: a.timeout, until: a.backend.clock.Now().Add(undoFor)})
+}
+
+// enqueue has t carried out after what is under way at its node, or waits to be. It
+// takes the place of what asks for the same and has not left.
+func (a *attempt) enqueue(t *task) {
+	l := &a.lanes[t.lane]
+	if l.task == nil && len(l.next) == 0 {
+		a.submit(t)
 		return
 	}
-	t := &task{op: op, sink: a, lane: i, timeout: a.timeout}
-	l.task = t
+	same := func(other *task) bool { return other.op.Kind == t.op.Kind && other.op.ID == t.op.ID }
+	if i := slices.IndexFunc(l.next, same); i >= 0 {
+		l.next[i] = t
+	} else {
+		l.next = append(l.next, t)
+	}
+}
+
+func (a *attempt) submit(t *task) {
+	a.lanes[t.lane].task = t
 	a.backend.begun()
-	if err := a.backend.peers[i].submit(t); err != nil {
-		ended := a.end(i)
+	if err := a.backend.peers[t.lane].submit(t); err != nil {
+		ended := a.end(t.lane)
 		a.failed(t, err, false, a.backend.clock.Now(), false)
+		a.proceed(t.lane)
 		ended()
 	}
 }
@@ -126,13 +148,13 @@ func (a *attempt) end(i int) func() {
 
 // proceed sends what waited for the operation that is over at node i.
 func (a *attempt) proceed(i int) {
-	if l := &a.lanes[i]; l.task == nil && l.next != nil {
-		op := *l.next
-		l.next = nil
-		if op.Kind == node.Release && !l.touched {
+	for l := &a.lanes[i]; l.task == nil && len(l.next) > 0; {
+		t := l.next[0]
+		l.next = l.next[1:]
+		if t.op.Kind == node.Release && !l.touched {
 			a.count(i, confirmed) // what was to be released never left
 		} else {
-			a.send(i, op)
+			a.submit(t)
 		}
 	}
 	a.tellIdle()
@@ -143,30 +165,52 @@ func (a *attempt) proceed(i int) {
 func (a *attempt) depart(t *task) bool {
 	a.mu.Lock()
 	defer a.unlock()
-	unwanted := false
-	switch t.op.Kind {
-	case node.Acquire, node.Replace, node.Raise:
-		unwanted = a.phase != voting
-		if t.op.Kind != node.Raise && (a.phase == holding || !a.told) {
-			// A late grant is still a node more; and a lost round may need the
-			// answer to know who holds the name.
-			unwanted = false
-		}
-	case node.Extend, node.Join:
-		unwanted = a.phase != holding
-	}
 	l := &a.lanes[t.lane]
-	if unwanted {
+	now := a.backend.clock.Now()
+	if !a.wants(t.op) {
 		t.settled = true
 		if l.task == t {
 			defer a.end(t.lane)()
-			a.failed(t, errUnwanted, false, a.backend.clock.Now(), false)
+			a.failed(t, errUnwanted, false, now, false)
 			a.proceed(t.lane)
 		}
 		return false
 	}
 	if t.guarded() {
-		l.touched, l.freed = true, false
+		l.touched, l.freed, l.ends = true, false, now.Add(undoFor+a.longest())
+	}
+	switch {
+	case t.op.Place.Beat == 0:
+	case a.phase == waiting:
+		a.stepLine(now, core.LineEvent{Kind: core.Left, Node: t.lane, Beat: t.op.Place.Beat, Sent: now})
+	default: // what gives back would enter a waiter that is gone
+		t.op = a.releaseOf(t.op.ID)
+	}
+	return true
+}
+
+// longest is for how long a node may keep something for the attempt after it was asked:
+// the lease, or a place in line and then what is handed over.
+func (a *attempt) longest() time.Duration {
+	if a.phase == waiting {
+		return lineTimes.Life + max(lineTimes.Assign, a.req.TTL)
+	}
+	return a.req.TTL
+}
+
+// wants reports whether op still serves a purpose.
+func (a *attempt) wants(op node.Op) bool {
+	switch op.Kind {
+	case node.Acquire, node.Replace:
+		// A late grant is still a node more; and a lost round may need the answer to
+		// know who holds the name.
+		return a.phase == voting || a.phase == holding || !a.told
+	case node.Raise:
+		return a.phase == voting || a.phase == waiting && op.ID == a.id
+	case node.Wait:
+		return a.phase == waiting
+	case node.Extend, node.Join:
+		return a.phase == holding
 	}
 	return true
 }
@@ -191,18 +235,20 @@ func (a *attempt) answer(t *task, ans node.Answer, at core.Instant) {
 		}
 		return
 	}
-	if ans.Token != 0 && (t.op.Kind == node.Acquire || t.op.Kind == node.Replace) {
+	if ans.Token != 0 && (t.op.Kind == node.Acquire || t.op.Kind == node.Wait || t.op.Kind == node.Replace) {
 		a.backend.saw(ans.Token)
 	}
 	switch t.op.Kind {
 	case node.Acquire, node.Replace:
 		a.voted(t, ans, at)
+	case node.Wait:
+		a.placed(t, ans, at)
 	case node.Raise:
 		a.raised(t, ans.Code == node.Done, at)
 	case node.Extend, node.Join:
 		a.renewed(t, ans, at)
 	case node.Release:
-		a.freed(t, ans)
+		a.freed(t, ans, at)
 	}
 	a.proceed(t.lane)
 }
@@ -214,8 +260,8 @@ func (a *attempt) fail(t *task, err error, sent bool, at core.Instant) {
 	if a.lanes[t.lane].task != t {
 		// Told before. But a release that was silent may have been lost with the
 		// connection that carried it.
-		if t.op.Kind == node.Release && !a.lanes[t.lane].freed {
-			a.repeatRelease(t.lane)
+		if t.op.Kind == node.Release {
+			a.repeatRelease(t)
 		}
 		return
 	}
@@ -230,12 +276,14 @@ func (a *attempt) failed(t *task, err error, sent bool, at core.Instant, queued 
 	switch t.op.Kind {
 	case node.Acquire, node.Replace:
 		a.notVoted(t, err, sent, at)
+	case node.Wait:
+		a.notPlaced(t, err, at)
 	case node.Raise:
 		a.raised(t, false, at)
 	case node.Extend, node.Join:
 		a.notRenewed(t, err, at)
 	case node.Release:
-		a.notFreed(t, err, queued)
+		a.notFreed(t, err, queued, at)
 	}
 }
 
@@ -259,11 +307,12 @@ func (a *attempt) voted(t *task, ans node.Answer, at core.Instant) {
 		a.holding.Ack(at, t.lane, t.sent, a.req.TTL)
 		a.rearm()
 	case releasing, ended:
-		a.send(t.lane, a.releaseOp())
+		a.send(t.lane, a.releaseOf(a.id))
 	}
 }
 
-func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
+// noteNoVote notes why a node gave no vote.
+func (a *attempt) noteNoVote(t *task, err error, at core.Instant) {
 	l := &a.lanes[t.lane]
 	l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeFailed, Err: err}
 	var q *quarantinedError
@@ -278,6 +327,10 @@ func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 	if t.sent != 0 {
 		l.vote.Took = at.Sub(t.sent)
 	}
+}
+
+func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
+	a.noteNoVote(t, err, at)
 	if a.phase == voting || a.phase == undoing {
 		a.step(at, answer.NoVote(t.lane, sent))
 	}
@@ -290,8 +343,17 @@ func (a *attempt) notVoted(t *task, err error, sent bool, at core.Instant) {
 
 // raised takes in the outcome of a raise.
 func (a *attempt) raised(t *task, ok bool, at core.Instant) {
-	if a.phase == voting || a.phase == undoing {
-		a.step(at, answer.Raise(t.lane, ok))
+	switch a.phase {
+	case voting, undoing:
+		if a.round != nil {
+			a.step(at, answer.Raise(t.lane, ok))
+		}
+	case waiting:
+		ev := a.notInLine(t)
+		if ok {
+			ev.Kind = core.LiftedTo
+		}
+		a.stepLine(at, ev)
 	}
 }
 
@@ -309,14 +371,22 @@ func (a *attempt) settle() {
 	if a.told || a.phase == voting || (a.phase == undoing && !a.heardEnough()) {
 		return
 	}
-	a.told = true
-	close(a.settled)
+	a.tell()
+}
+
+// tell wakes the caller.
+func (a *attempt) tell() {
+	if !a.told {
+		a.told = true
+		close(a.settled)
+	}
 }
 
 // heardEnough reports whether further answers would not change what the lost
 // round says of the name.
 func (a *attempt) heardEnough() bool {
 	open, answered, most := 0, 0, 0
+	waiters := 0
 	holders := make(map[string]int, 2)
 	for i, l := range a.lanes {
 		switch l.vote.Outcome {
@@ -328,10 +398,15 @@ func (a *attempt) heardEnough() bool {
 			answered++
 		case backend.OutcomeRefused:
 			answered++
+			if l.vote.Err == errWaiting {
+				waiters++
+				continue
+			}
 			holders[l.vote.Holder]++
 			most = max(most, holders[l.vote.Holder])
 		}
 	}
+	most += waiters
 	quorum := a.backend.cfg.Quorum
 	return open == 0 || most >= quorum || answered+open < quorum ||
 		(answered >= quorum && most+open < quorum)
@@ -342,8 +417,11 @@ func (a *attempt) heardEnough() bool {
 func (a *attempt) giveUp() bool {
 	a.mu.Lock()
 	defer a.unlock()
-	if a.phase == voting {
+	switch a.phase {
+	case voting:
 		a.apply(append([]core.Effect(nil), a.round.GiveUp()...))
+	case waiting:
+		a.leave()
 	}
 	a.told = true // nobody waits for it any more
 	return a.phase != undoing
@@ -358,24 +436,39 @@ func (a *attempt) apply(effects []core.Effect) {
 			a.win()
 		case core.Lost:
 			a.phase = undoing
-			a.release.until = a.backend.clock.Now().Add(undoFor)
+			a.heir = a.backend.propose()
 		}
 	}
 	a.settle()
 	for _, e := range effects {
 		switch e.Kind {
 		case core.Raise:
-			a.send(e.Node, node.Op{
-				Kind: node.Raise, Name: a.req.Name, ID: a.id, Stored: e.Stored, Token: e.Token,
-			})
+			a.send(e.Node, a.raiseOp(e.Stored, e.Token))
 		case core.Undo:
-			a.send(e.Node, a.releaseOp())
+			a.send(e.Node, a.releaseOf(a.id))
 		}
 	}
 }
 
-func (a *attempt) releaseOp() node.Op {
-	return node.Op{Kind: node.Release, Name: a.req.Name, ID: a.id}
+func (a *attempt) raiseOp(stored, token uint64) node.Op {
+	return node.Op{Kind: node.Raise, Name: a.req.Name, ID: a.id, Stored: stored, Token: token}
+}
+
+func (a *attempt) extendOp() node.Op {
+	return node.Op{Kind: node.Extend, Name: a.req.Name, ID: a.id, TTL: a.req.TTL.Milliseconds()}
+}
+
+// releaseOf releases what the attempt, or one of the place's with that id, may have at
+// a node, and leaves the line there.
+func (a *attempt) releaseOf(id string) node.Op {
+	if a.heir == 0 {
+		a.heir = a.backend.propose()
+	}
+	op := node.Op{Kind: node.Release, Name: a.req.Name, ID: id, Proposal: a.heir}
+	if a.place != nil {
+		op.Place.Waiter = a.place.waiter
+	}
+	return op
 }
 
 // unlock releases the lock and makes the calls that waited for it.
@@ -393,8 +486,9 @@ func (a *attempt) later(f func()) { a.after = append(a.after, f) }
 
 // mayRemain reports whether some node may have a key of the attempt.
 func (a *attempt) mayRemain() bool {
+	now := a.backend.clock.Now()
 	for _, l := range a.lanes {
-		if l.touched && !l.freed {
+		if l.touched && !l.freed && now < l.ends {
 			return true
 		}
 	}
@@ -428,6 +522,8 @@ func vote(name string, ans node.Answer, took time.Duration) backend.Vote {
 		v.Err = errForeignHolder
 	case node.Broken:
 		v.Err = errBroken
+	case node.Waiting:
+		v.Err = errWaiting
 	case node.Stale:
 		v.Outcome, v.Err = backend.OutcomeFailed, errStale
 	case node.NoGuard:

@@ -5,7 +5,8 @@
 // decisions. A peer (peer.go) carries operations to one node in batches; an
 // attempt (attempt.go) is one random id on all nodes, from its first send over
 // the life of its lease (lease.go) to its last release (release.go); acquire.go
-// is the loop of a caller that waits.
+// is the loop of a caller that waits; line.go is an attempt that stands in line, and
+// listen.go hears what is handed to it.
 //
 // Which nodes vote: greeting.go says hello to a node, fitness.go and clock.go say
 // why one cannot be trusted, quarantine.go, durable.go and rollback.go what follows
@@ -45,12 +46,13 @@ type Backend struct {
 	conf  node.Conf
 	peers []*peer
 	clock *monotime.Clock
+	id    string           // that nodes push to
 	wall  func() time.Time // only for the numbers that attempts propose
 	slots chan struct{}
 	// probes has the callers that go on trying during an outage.
 	probes chan struct{}
 
-	// watching has the watches over quarantines under way.
+	// watching has the watches over quarantines under way, and the subscriptions.
 	watching sync.WaitGroup
 	// ctx ends when the backend is closed, after everything else.
 	ctx    context.Context
@@ -76,6 +78,7 @@ type Backend struct {
 	proposer core.Proposer
 	runIDs   map[string]int        // process → index of the peer that it is
 	held     map[*attempt]struct{} // leases to look after
+	lines    map[string]*attempt   // by waiter: those that nodes may push to
 	moves    map[int]move          // by peer: how its clock moved last
 	readings []lastReading         // of the nodes' clocks, at greetings
 	ownMoved core.Instant          // when our own clock was last put right
@@ -111,7 +114,9 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		probes: make(chan struct{}, maxProbes),
 		runIDs: make(map[string]int),
 		held:   make(map[*attempt]struct{}),
+		lines:  make(map[string]*attempt),
 		moves:  make(map[int]move),
+		id:     newID(),
 
 		readings: make([]lastReading, len(nodes)),
 	}
@@ -120,6 +125,7 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 	for i, n := range nodes {
 		p := &peer{index: i, node: n, backend: b, steady: core.NewClockWatch(cfg.MaxTTL, cfg.DriftRate), counters: counters{}}
 		p.met = make(chan struct{})
+		p.listener.waiters = make(map[*attempt]struct{})
 		b.peers = append(b.peers, p)
 	}
 	if len(nodes)%2 == 0 {
@@ -277,6 +283,9 @@ func (b *Backend) hold(a *attempt) {
 func (b *Backend) drop(a *attempt) {
 	b.mu.Lock()
 	delete(b.held, a)
+	if a.place != nil {
+		delete(b.lines, a.place.waiter)
+	}
 	b.mu.Unlock()
 }
 

@@ -369,7 +369,11 @@ func (a *attempt) voidVotes(at core.Instant) {
 	}
 	a.leaps = leaps
 	for i, p := range a.backend.peers {
-		if a.lanes[i].vote.Outcome == backend.OutcomeGranted && p.leaptSince(a.begun) {
+		switch {
+		case a.lanes[i].vote.Outcome != backend.OutcomeGranted || !p.leaptSince(a.begun):
+		case a.phase == waiting:
+			a.follow(a.place.wait.Step(at, core.LineEvent{Kind: core.Lapsed, Node: i}))
+		default:
 			a.apply(append([]core.Effect(nil), a.round.Step(at, core.Event{Kind: core.Void, Node: i})...))
 		}
 	}

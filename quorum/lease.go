@@ -205,11 +205,11 @@ func (a *attempt) applyRenewal(effects []core.RenewalEffect) {
 		}
 		switch e.Kind {
 		case core.Extend:
-			a.send(e.Node, node.Op{Kind: node.Extend, Name: a.req.Name, ID: a.id, TTL: a.req.TTL.Milliseconds()})
+			a.send(e.Node, a.extendOp())
 		case core.JoinNode:
 			a.send(e.Node, node.Op{
 				Kind: node.Join, Name: a.req.Name, ID: a.id, TTL: a.req.TTL.Milliseconds(),
-				Token: uint64(a.token), Owner: a.req.Owner,
+				Token: uint64(a.token), Owner: a.req.Owner, Mode: node.Mode(a.req.Mode),
 			})
 		case core.ReportVanished:
 			name := a.lanes[e.Node].vote.Node
@@ -271,6 +271,13 @@ func (a *attempt) Deadline() time.Time {
 	a.mu.Lock()
 	defer a.unlock()
 	return a.backend.clock.Time(a.holding.Until())
+}
+
+// left is how long the lease is valid without another extension.
+func (a *attempt) left() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.holding.Until().Sub(a.backend.clock.Now())
 }
 
 // Extend implements backend.Lease. It joins a renewal that is under way.

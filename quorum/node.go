@@ -35,6 +35,10 @@ type Node interface {
 	// Examine asks the node about itself, for Doctor. An error is a
 	// *node.CallError.
 	Examine(ctx context.Context, e node.Exam) (node.ExamReply, error)
+	// Listen subscribes to what the node hands to the waiters of client, on a
+	// connection of its own. It calls ready once the node has acknowledged that, and
+	// got for each push, in order. It returns when ctx or the connection ends.
+	Listen(ctx context.Context, keys node.Keyspace, client string, ready func(), got func(node.Push)) error
 	// Close gives up the connection. Calls under way fail.
 	Close() error
 }

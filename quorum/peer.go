@@ -66,6 +66,7 @@ type peer struct {
 	since    int64 // when they began anew, by the node's clock
 	distance core.Distance
 	greeting
+	listener listener
 }
 
 // submit queues t. An error means that it was not taken, and that nothing will
@@ -114,6 +115,8 @@ func (p *peer) unavailable(now core.Instant, t *task) error {
 			return p.lastErr
 		}
 		return errSilent
+	case t.op.Kind == node.Wait:
+		return p.listener.whyDeaf()
 	}
 	return nil
 }
@@ -233,7 +236,8 @@ func (p *peer) request(guard string, tasks []*task) *node.Call {
 		ops[i] = t.op
 	}
 	return &node.Call{
-		Keys: p.backend.keys, Guard: guard, MaxTTL: p.backend.conf.MaxTTL, Ops: ops,
+		Keys: p.backend.keys, Guard: guard, MaxTTL: p.backend.conf.MaxTTL,
+		Assign: lineTimes.Assign.Milliseconds(), Life: lineTimes.Life.Milliseconds(), Ops: ops,
 	}
 }
 
@@ -415,7 +419,7 @@ func (p *peer) sweep() {
 // will not be sent, and closes the node.
 func (p *peer) close() error {
 	p.mu.Lock()
-	for _, t := range []*time.Timer{p.kicker, p.sweeper, p.watcher} {
+	for _, t := range []*time.Timer{p.kicker, p.sweeper, p.watcher, p.listener.linger} {
 		if t != nil {
 			t.Stop()
 		}

@@ -14,9 +14,10 @@ import (
 // release is the part of an attempt that gives back what it took. All of it is
 // guarded by the attempt's lock.
 type release struct {
-	// until bounds the repetition of releases that the way to a node swallowed.
-	until core.Instant
 	since core.Instant
+	// heir is the number that the releases propose for whoever is next in line: the
+	// same at all nodes, so that they agree at once.
+	heir uint64
 	// done is closed when Release knows its result.
 	done   chan struct{}
 	result error
@@ -88,12 +89,11 @@ func (a *attempt) beginRelease() {
 // sendReleases has every node that may have our key delete it. An extension
 // that is still under way goes first: a release never overtakes it.
 func (a *attempt) sendReleases() {
-	a.release.until = a.backend.clock.Now().Add(undoFor)
+	a.heir = a.backend.propose()
 	for i := range a.lanes {
 		l := &a.lanes[i]
 		if l.touched || l.task != nil {
-			l.next = nil
-			a.send(i, a.releaseOp())
+			a.send(i, a.releaseOf(a.id))
 		} else {
 			a.count(i, confirmed)
 		}
@@ -101,13 +101,18 @@ func (a *attempt) sendReleases() {
 }
 
 // freed takes in a node's answer to a release.
-func (a *attempt) freed(t *task, ans node.Answer) {
+func (a *attempt) freed(t *task, ans node.Answer, at core.Instant) {
 	l := &a.lanes[t.lane]
-	switch ans.Code {
-	case node.Failed:
-		a.notFreed(t, fmt.Errorf("node: %s", ans.Err), true)
+	switch {
+	case ans.Code == node.Failed:
+		a.notFreed(t, fmt.Errorf("node: %s", ans.Err), true, at)
 		return
-	case node.Done:
+	case a.phase == waiting:
+		a.stepLine(at, a.notInLine(t))
+		return
+	case t.op.ID != a.id:
+		return
+	case ans.Code == node.Done:
 		a.count(t.lane, confirmed)
 	default:
 		// After a release without an answer, it may be that one that freed it.
@@ -122,24 +127,30 @@ func (a *attempt) freed(t *task, ans node.Answer) {
 
 // notFreed takes in that a release was not confirmed. One that an error stopped
 // is repeated for a while; one that met silence has been written and needs no
-// second.
-func (a *attempt) notFreed(t *task, err error, again bool) {
-	if l := &a.lanes[t.lane]; a.release.tally != nil { // the votes of a lost round stand
-		l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
-		if err != nil {
-			l.vote.Outcome = backend.OutcomeFailed
-		}
+// second. While a place is kept the next heartbeat shows what is left to give back.
+func (a *attempt) notFreed(t *task, err error, again bool, at core.Instant) {
+	if a.phase == waiting {
+		a.stepLine(at, a.notInLine(t))
+		return
 	}
-	a.count(t.lane, unconfirmed)
+	if t.op.ID == a.id {
+		if l := &a.lanes[t.lane]; a.release.tally != nil { // the votes of a lost round stand
+			l.vote = backend.Vote{Node: l.vote.Node, Outcome: backend.OutcomeSilent, Err: err}
+			if err != nil {
+				l.vote.Outcome = backend.OutcomeFailed
+			}
+		}
+		a.count(t.lane, unconfirmed)
+	}
 	if err != nil && again && !t.kept && !errors.Is(err, errSilent) {
-		a.repeatRelease(t.lane)
+		a.repeatRelease(t)
 	}
 }
 
-// repeatRelease releases again in a while, unless it has gone on for too long.
-// Close waits for it.
-func (a *attempt) repeatRelease(i int) {
-	if a.backend.clock.Now().Add(retryRelease) >= a.release.until {
+// repeatRelease releases again in a while what t was to release, unless that has gone
+// on for too long. Close waits for it.
+func (a *attempt) repeatRelease(t *task) {
+	if !a.owed(t) || a.backend.clock.Now().Add(retryRelease) >= t.until {
 		return
 	}
 	a.backend.begun()
@@ -147,10 +158,18 @@ func (a *attempt) repeatRelease(i int) {
 		a.mu.Lock()
 		defer a.unlock()
 		defer a.backend.ended()
-		if !a.lanes[i].freed {
-			a.send(i, a.releaseOp())
+		if a.owed(t) {
+			a.enqueue(&task{op: t.op, sink: a, lane: t.lane, timeout: t.timeout, until: t.until})
 		}
 	})
+}
+
+// owed reports whether a node may still have what t was to release.
+func (a *attempt) owed(t *task) bool {
+	if t.op.ID == a.id {
+		return !a.lanes[t.lane].freed
+	}
+	return a.phase != waiting
 }
 
 // count notes what a node made of the release and settles it when it can be.
@@ -242,7 +261,7 @@ func (a *attempt) tellIdle() {
 		return
 	}
 	for i := range a.lanes {
-		if a.lanes[i].task != nil || a.lanes[i].next != nil {
+		if a.lanes[i].task != nil || len(a.lanes[i].next) > 0 {
 			return
 		}
 	}

@@ -17,6 +17,8 @@ type task struct {
 	timeout time.Duration
 	// queued and sent are when it was queued and written; sent is zero before.
 	queued, sent core.Instant
+	// until bounds the repetition of what frees, if the way to the node swallowed it.
+	until core.Instant
 	// settled: the sink has been told an outcome. Only a late answer can follow.
 	settled bool
 	// regreeted: the node did not know us, was greeted again, and is asked for

@@ -258,6 +258,16 @@ func (n *Node) TakePushes() []node.Push {
 	return pushes
 }
 
+// Keys are the keys that are stored at now, in microseconds since 1970, in order.
+func (n *Node) Keys(now int64) []string {
+	n.Sweep(now)
+	keys := slices.Collect(maps.Keys(n.strings))
+	keys = slices.AppendSeq(keys, maps.Keys(n.hashes))
+	keys = slices.AppendSeq(keys, maps.Keys(n.zsets))
+	slices.Sort(keys)
+	return keys
+}
+
 // Delete removes a key of any type.
 func (n *Node) Delete(key string) {
 	delete(n.strings, key)
