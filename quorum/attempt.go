@@ -63,6 +63,9 @@ type lane struct {
 	touched bool
 	// freed: the node has answered since that it does not.
 	freed bool
+	// inLine: the node answered last that our waiter stands in line, and has nothing. What
+	// takes it out of the line is sent after that.
+	inLine bool
 	// ends is by when, in any case, it does not any more.
 	ends core.Instant
 	vote backend.Vote
@@ -177,7 +180,7 @@ func (a *attempt) depart(t *task) bool {
 		return false
 	}
 	if t.guarded() {
-		l.touched, l.freed, l.ends = true, false, now.Add(undoFor+a.longest())
+		l.touched, l.freed, l.inLine, l.ends = true, false, false, now.Add(undoFor+a.longest())
 	}
 	switch {
 	case t.op.Place.Beat == 0:
@@ -488,7 +491,7 @@ func (a *attempt) later(f func()) { a.after = append(a.after, f) }
 func (a *attempt) mayRemain() bool {
 	now := a.backend.clock.Now()
 	for _, l := range a.lanes {
-		if l.touched && !l.freed && now < l.ends {
+		if l.touched && !l.freed && !l.inLine && now < l.ends {
 			return true
 		}
 	}

@@ -171,6 +171,7 @@ func (a *attempt) placed(t *task, ans node.Answer, at core.Instant) {
 	}
 	l := &a.lanes[t.lane]
 	l.vote = vote(l.vote.Node, ans, at.Sub(t.sent))
+	l.inLine = ans.Ticket > 0 && ans.Code != node.Granted
 	if ans.Ticket > 0 && a.place.ahead[t.lane] != ans.Ahead {
 		a.place.ahead[t.lane] = ans.Ahead
 		a.tellWait()
@@ -215,6 +216,7 @@ func (a *attempt) pushed(i int, push node.Push, f faith) {
 	case a.phase != waiting, !own:
 		a.gotLate(i, push.ID, now)
 	case f == counts:
+		a.lanes[i].inLine = false
 		if push.ID == a.id {
 			a.lanes[i].vote = backend.Vote{Node: a.lanes[i].vote.Node, Outcome: backend.OutcomeGranted}
 		}
