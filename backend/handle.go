@@ -15,6 +15,8 @@ type Handle struct {
 	ID string `json:"i"`
 	// Token of the lease.
 	Token uint64 `json:"t"`
+	// Shared tells that it is held together with others.
+	Shared bool `json:"s,omitempty"`
 }
 
 const handlePrefix = "rl1."

@@ -238,7 +238,10 @@ func (b *Backend) Resume(ctx context.Context, handle string, r backend.Request) 
 	if err != nil {
 		return nil, err
 	}
-	r.Name = h.Name
+	r.Name, r.Mode = h.Name, backend.Exclusive
+	if h.Shared {
+		r.Mode = backend.Shared
+	}
 	if err := b.checkRequest(r); err != nil {
 		return nil, err
 	}

@@ -581,6 +581,39 @@ func TestB101ReadersTogetherWritersAlone(t *testing.T) {
 	})
 }
 
+// TestASharedLeaseIsResumedAsOne, and shares with those that come later.
+func TestASharedLeaseIsResumedAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreet(t, 3)
+		b := s.open(nil)
+		held := s.take(b, shared("x"))
+		time.Sleep(100 * time.Millisecond) // it has all nodes
+		handle, err := held.Handle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ms[0].Freeze() // which has to be joined later
+		l, err := b.Resume(t.Context(), handle, backend.Request{TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ms[0].Thaw()
+		time.Sleep(30 * time.Second)
+		for _, m := range s.ms {
+			if value, _, _ := m.Get("redlock:{x}"); value != node.SharedHolder {
+				t.Errorf("stored: %q", value)
+			}
+		}
+		other := shared("x")
+		other.NoWait = true
+		_ = s.take(b, other).Release(t.Context())
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantNothing(time.Second)
+	})
+}
+
 // TestTryAcquireDoesNotBarge: who does not wait is refused while somebody does.
 func TestTryAcquireDoesNotBarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

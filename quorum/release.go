@@ -252,7 +252,9 @@ func (a *attempt) Handle() (string, error) {
 	a.tellIdle()
 	a.unlock()
 	<-idle // an extension that is under way must not meet the next owner
-	return backend.Handle{Name: a.req.Name, ID: a.id, Token: uint64(a.token)}.Encode()
+	return backend.Handle{
+		Name: a.req.Name, ID: a.id, Token: uint64(a.token), Shared: a.req.Mode == backend.Shared,
+	}.Encode()
 }
 
 // tellIdle tells Handle when nothing is under way any more.

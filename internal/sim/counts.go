@@ -13,7 +13,7 @@ import (
 // each kind of operation, and the branches that decisions took.
 type Counts struct {
 	of      map[string]int
-	answers [node.Inspect + 1][256]int
+	answers [node.Wait + 1][256]int
 }
 
 func newCounts() *Counts { return &Counts{of: make(map[string]int)} }
@@ -43,7 +43,7 @@ func (c *Counts) Add(d *Counts) {
 
 var kindNames = map[node.Kind]string{
 	node.Acquire: "acquire", node.Extend: "extend", node.Join: "join", node.Raise: "raise",
-	node.Replace: "replace", node.Release: "release", node.Break: "break", node.Inspect: "inspect",
+	node.Replace: "replace", node.Release: "release", node.Break: "break", node.Inspect: "inspect", node.Wait: "wait",
 }
 
 // All returns the counts by what was counted.
