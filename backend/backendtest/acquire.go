@@ -74,9 +74,7 @@ func tokensGrow(f *fixture) {
 		if token > fence.MaxToken {
 			f.Fatalf("token %d is above the largest possible", token)
 		}
-		if err := h.Extend(f.Context()); err != nil {
-			f.Fatalf("Extend: %v", err)
-		}
+		f.mustExtend("Extend", h)
 		if now := h.Token(); now != token {
 			f.Fatalf("token changed from %d to %d by an extension", token, now)
 		}

@@ -64,6 +64,15 @@ func TestMistakesAreCaught(t *testing.T) {
 	}
 }
 
+// TestAnExtensionMayBeTriedAgain runs every case that extends by hand on a backend
+// whose nodes are late once.
+func TestAnExtensionMayBeTriedAgain(t *testing.T) {
+	out, err := runWithMistake(t, hesitant, "(TokensGrow|StopRenewalEnds|ExtendProlongs|ReleaseOfLost|ResumeOnce)")
+	if err != nil || strings.Contains(out, "no tests to run") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
 func runWithMistake(t *testing.T, m mistake, name string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -154,6 +154,19 @@ func (f *fixture) wantHeld(b backend.Backend) {
 	}
 }
 
+// mustExtend extends h. An ErrNoQuorum is no refusal: the lease is still held, and may
+// be extended by the next try.
+func (f *fixture) mustExtend(what string, h *holder) {
+	f.Helper()
+	f.eventually(what+" succeeds", func() bool {
+		err := h.Extend(f.Context())
+		if err != nil && !errors.Is(err, backend.ErrNoQuorum) {
+			f.Fatalf("%s: %v", what, err)
+		}
+		return err == nil
+	})
+}
+
 // wantErr demands that err is want.
 func (f *fixture) wantErr(what string, err, want error) {
 	f.Helper()

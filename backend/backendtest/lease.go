@@ -53,9 +53,7 @@ func stopRenewalEnds(f *fixture) {
 	a, b := f.client(), f.client()
 	h := f.must(a, f.request(f.steady()))
 	h.StopRenewal()
-	if err := h.Extend(f.Context()); err != nil {
-		f.Errorf("Extend of a lease whose renewal was stopped: %v", err)
-	}
+	f.mustExtend("Extend of a lease whose renewal was stopped", h)
 	f.endsAlone(h, b)
 }
 
@@ -87,9 +85,7 @@ func extendProlongs(f *fixture) {
 	h := f.must(a, r)
 	first := h.Deadline()
 	f.eventually("extensions move the deadline by more than a TTL", func() bool {
-		if err := h.Extend(f.Context()); err != nil {
-			f.Fatalf("Extend: %v", err)
-		}
+		f.mustExtend("Extend", h)
 		return h.Deadline().After(first.Add(f.steady()))
 	})
 	f.wantHeld(b)
@@ -165,9 +161,7 @@ func releaseOfLost(f *fixture) {
 	// What the loser gave back was not its own any more.
 	f.wantHeld(a)
 	f.wantHeld(b)
-	if err := rival.Extend(f.Context()); err != nil {
-		f.Errorf("Extend of the successor's lease: %v", err)
-	}
+	f.mustExtend("Extend of the successor's lease", rival)
 	f.wantQuiet(rival)
 	f.mustRelease(rival)
 }

@@ -34,6 +34,8 @@ const (
 	patternIgnored   mistake = "a list has names that do not match"
 	falseAlarm       mistake = "a service that is well is found to be ill"
 	stopForbids      mistake = "a lease whose renewal was stopped is not extended"
+	// hesitant is none: a lease that no quorum extended in time is still held.
+	hesitant mistake = "the first extension finds no quorum"
 )
 
 // record is what the service stores for one name.
@@ -283,6 +285,8 @@ type lease struct {
 	deadline time.Time
 	end      *time.Timer
 	renewal  *time.Timer
+	// missed: the first extension came to nothing, as hesitant wants it.
+	missed bool
 	// over is why the lease is no longer held, and released what Release says.
 	over, released error
 }
@@ -321,6 +325,10 @@ func (l *lease) Extend(context.Context) error {
 	s := l.client.service
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mistake == hesitant && !l.missed {
+		l.missed = true
+		return fmt.Errorf("extend: %w", backend.ErrNoQuorum)
+	}
 	if l.over == nil || (l.over == backend.ErrLost && s.mistake == extendRevives) {
 		if rec := s.at(l.request.Name); (rec == nil || rec != l.record || rec.broken) && s.mistake != extendRevives {
 			return fmt.Errorf("extend: %w", backend.ErrLost)

@@ -42,9 +42,7 @@ func resumeOnce(f *fixture) {
 		f.wantErr("the second Resume", err, backend.ErrLost)
 	}
 	f.wantHeld(a)
-	if err := resumed.Extend(f.Context()); err != nil {
-		f.Errorf("Extend of the resumed lease: %v", err)
-	}
+	f.mustExtend("Extend of the resumed lease", resumed)
 	f.mustRelease(resumed)
 	f.mustRelease(f.must(a, f.try()))
 	f.wantQuiet(h)
