@@ -202,7 +202,8 @@ func (w *waiter) try(ctx context.Context) (*attempt, verdict, error) {
 	if won {
 		return a, verdict{}, nil
 	}
-	w.roundTook = b.clock.Now().Sub(a.begun)
+	// If the machine was suspended meanwhile, that was no outage.
+	w.roundTook = min(b.clock.Now().Sub(a.begun), b.cfg.ConnectWait/4)
 	w.mayRemain() // forget old ones
 	w.undoing = append(w.undoing, a)
 	v := a.verdict()
