@@ -331,8 +331,10 @@ func TestB29EveryNodeRestartedInTurn(t *testing.T) {
 	}
 	_, err := ns.open(shortOptions()).TryAcquire(t.Context(), "x", nil)
 	is(t, err, []error{redlock.ErrHeld})
-	if events.count(redlock.EventVanished, "x") == 0 {
-		t.Error("nothing told that a node no longer had the lease")
+	// Not that the lease has vanished: by the time that the node votes again, it would
+	// have ended there anyway.
+	if events.count(redlock.EventNodeQuarantined, "") != 2 {
+		t.Error("nothing told that two nodes may have forgotten the lease")
 	}
 	release(t, l)
 }
