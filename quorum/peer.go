@@ -63,7 +63,8 @@ type peer struct {
 	moved    time.Duration // how the clock moved last
 	leapt    atomic.Int64  // the core.Instant at which it was last seen to have leapt ahead
 	counters counters
-	since    int64 // when they began anew, by the node's clock
+	since    int64        // when they began anew, by the node's clock
+	anew     core.Instant // when that was noticed
 	distance core.Distance
 	greeting
 	listener listener

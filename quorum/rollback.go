@@ -35,15 +35,18 @@ func (c counters) saw(t *task, a node.Answer) {
 // returns errWentBack if the node is behind. Then it is greeted, which tells whether
 // the counters began anew; if not, the next greeting puts the node in quarantine.
 func (p *peer) checkCounters(tasks []*task, reply *node.Reply) error {
-	back := false
+	back, news := false, false
 	for i, t := range tasks {
-		p.counters.saw(t, reply.Answers[i])
 		back = back || reply.Answers[i].Code == node.WentBack
+		if t.sent > p.anew { // else what it tells is of before they began anew
+			news = true
+			p.counters.saw(t, reply.Answers[i])
+		}
 	}
 	if !back {
 		return nil
 	}
-	if p.ready {
+	if p.ready && news {
 		p.log(slog.LevelWarn, "redlock: the data of a node went back in time", "node", p.node.Name())
 		p.ready, p.behind = false, true
 		p.startGreeting(p.backend.clock.Now()) // the node may be voting for others
@@ -58,7 +61,7 @@ func (p *peer) checkCounters(tasks []*task, reply *node.Reply) error {
 func (p *peer) countAnew(r node.HelloReply, anotherLife bool) {
 	if anotherLife || r.Since > p.since {
 		clear(p.counters)
-		p.behind = false
+		p.behind, p.anew = false, p.backend.clock.Now()
 	}
 	p.since = r.Since
 }

@@ -169,7 +169,13 @@ func TestReadmeShell(t *testing.T) {
 	lines := strings.Replace(block(t, "README.md", "sh", "redlock run nightly"), "600", "60", 1) // not so long after a failure
 	// Who types is slower than the first command is.
 	lines = strings.Replace(lines, " & ", " & until redlock status nightly | grep -q held; do sleep 0.01; done ", 1)
-	p := shell(t, t.TempDir(), lines, "REDLOCK_NODES="+strings.Join(nodes, ","))
+	var urls []string
+	for _, s := range redisserver.StartN(t, 3) { // other tests leave things for doctor to find
+		urls = append(urls, s.URL())
+	}
+	env := "REDLOCK_NODES=" + strings.Join(urls, ",")
+	shell(t, t.TempDir(), "redlock init", env).wantExit(0)
+	p := shell(t, t.TempDir(), lines, env)
 	var out strings.Builder
 	if _, err := io.Copy(&out, p.stdout); err != nil {
 		t.Fatal(err)
