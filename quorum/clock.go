@@ -154,7 +154,11 @@ func (p *peer) observeClock(sent, received core.Instant, micros int64) {
 		p.leapt.Store(int64(received))
 		p.backend.leaps.Add(1)
 	}
-	p.after = append(p.after, func() { p.backend.clockMoved(p, move{at: received, by: by}) })
+	// Under the lock of the peer, which a survey takes to look at this clock: what it finds
+	// taken in must be known as a movement, or the node would seem to have stood by.
+	if p.backend.noteMove(p.index, move{at: received, by: by}) {
+		p.after = append(p.after, func() { p.backend.surveyClocks() })
+	}
 }
 
 // leaptSince reports whether what the node granted at that time may have ended.
@@ -168,18 +172,17 @@ func (p *peer) unsteady(now core.Instant) error {
 	return nil
 }
 
-// clockMoved is told that the clock of a node moved. It may be ours that stood still:
-// that of a machine that was paused from outside, for instance. The others tell.
-func (b *Backend) clockMoved(p *peer, m move) {
+// noteMove notes that the clock of node i moved. It may be ours that stood still: that of
+// a machine that was paused from outside, for instance. The others tell. It reports
+// false if it was ours, as is known by now.
+func (b *Backend) noteMove(i int, m move) bool {
 	b.mu.Lock()
-	late := m.at <= b.ownMoved // it was ours, as is known by now
-	if !late {
-		b.moves[p.index] = m
+	defer b.mu.Unlock()
+	if m.at <= b.ownMoved {
+		return false
 	}
-	b.mu.Unlock()
-	if !late {
-		b.surveyClocks()
-	}
+	b.moves[i] = m
+	return true
 }
 
 // clockSurvey is one question to all nodes for what their clocks show.
