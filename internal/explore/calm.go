@@ -1,6 +1,10 @@
 package explore
 
-import "fmt"
+import (
+	"fmt"
+
+	"example.com/redlock/internal/node"
+)
 
 // within is for how many ticks somebody may wait once all is calm: the longest lease
 // that somebody left behind, the time of a heartbeat, and a few turns. In a fair world
@@ -61,16 +65,19 @@ func (s *state) calmMove() move {
 func (s *state) check() error {
 	writers, readers := 0, 0
 	for i, c := range s.clients {
+		if c.phase == waiting && c.waiter.Attempt() > swaps {
+			return fmt.Errorf("client %d gets votes and gives them back, again and again", i)
+		}
 		if c.phase != holding || c.freed || c.lease.Until() <= s.instant() {
 			continue
 		}
-		if c.about.Mode == 0 {
-			writers++
-		} else {
+		if c.about.Mode == node.Shared {
 			readers++
+			continue
 		}
+		writers++
 		for j, d := range s.clients {
-			if j != i && d.phase == holding && d.token == c.token && c.about.Mode == 0 {
+			if j != i && d.phase == holding && d.token == c.token {
 				return fmt.Errorf("clients %d and %d have the token %d", i, j, c.token)
 			}
 		}

@@ -208,11 +208,11 @@ func (s *state) leave(c *client) {
 	for i := range c.lanes {
 		s.send(c, i, envelope{op: op, attempt: attempt, turn: c.turn})
 	}
-	s.over(c)
+	s.end(c)
 }
 
-// over ends the client's turn.
-func (s *state) over(c *client) {
+// end ends the client's turn.
+func (s *state) end(c *client) {
 	if c.phase == holding {
 		s.noteOver(c)
 	}
@@ -237,18 +237,18 @@ func (s *state) send(c *client, i int, e envelope) {
 // least is what the client's token has to be above, as things are.
 func (s *state) least(c *client) uint64 {
 	if c.about.Mode == node.Shared {
-		return s.order.writer
+		return s.over.writer
 	}
-	return max(s.order.writer, s.order.reader)
+	return max(s.over.writer, s.over.reader)
 }
 
 // noteOver notes the token of a lease that is over: those that begin later have larger
 // ones.
 func (s *state) noteOver(c *client) {
 	if c.about.Mode == node.Shared {
-		s.order.reader = max(s.order.reader, c.token)
+		s.over.reader = max(s.over.reader, c.token)
 	} else {
-		s.order.writer = max(s.order.writer, c.token)
+		s.over.writer = max(s.over.writer, c.token)
 	}
 }
 

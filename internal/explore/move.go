@@ -2,7 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"slices"
 
 	"example.com/redlock/internal/core"
 	"example.com/redlock/internal/node"
@@ -11,8 +10,10 @@ import (
 
 // move is one thing that can happen next.
 type move struct {
-	kind          moveKind
-	client, node_ int
+	kind moveKind
+	// client is the index of the client, of the process (pushes, losesPush, crashes), or of
+	// the request in its queue (arrivesAstray).
+	client, node int
 }
 
 type moveKind uint8
@@ -37,13 +38,25 @@ const (
 )
 
 var moveNames = [moveKinds]string{
-	"begins to wait", "request arrives", "request arrives, the answer is slow", "answer arrives", "push arrives", "releases", "gives up", "process dies",
-	"name is freed",
-	"request is overtaken", "overtaken request arrives", "request is lost", "answer is lost", "push is lost", "a tick passes",
+	begins:        "begins to wait",
+	arrives:       "request arrives",
+	arrivesSlowly: "request arrives, the answer is slow",
+	answers:       "answer arrives",
+	pushes:        "push arrives",
+	releases:      "releases",
+	cancels:       "gives up",
+	crashes:       "process dies",
+	frees:         "name is freed",
+	goesAstray:    "request is overtaken",
+	arrivesAstray: "overtaken request arrives",
+	losesAsked:    "request is lost",
+	losesTold:     "answer is lost",
+	losesPush:     "push is lost",
+	passes:        "a tick passes",
 }
 
 func (m move) String() string {
-	return fmt.Sprintf("%s (client %d, node %d)", moveNames[m.kind], m.client, m.node_)
+	return fmt.Sprintf("%s (client %d, node %d)", moveNames[m.kind], m.client, m.node)
 }
 
 // moves are all things that can happen next.
@@ -135,15 +148,15 @@ func (s *state) make(m move) *state {
 	case begins:
 		t.begin(t.client(m.client))
 	case arrives:
-		t.arrive(m.client, m.node_)
-		t.settle(m.node_)
+		t.arrive(m.client, m.node)
+		t.settle(m.node)
 	case arrivesSlowly:
 		t.delays--
-		t.arrive(m.client, m.node_)
+		t.arrive(m.client, m.node)
 	case answers:
-		t.takeAnswer(m.client, m.node_)
+		t.takeAnswer(m.client, m.node)
 	case pushes:
-		t.takePush(m.client, m.node_)
+		t.takePush(m.client, m.node)
 	case releases:
 		t.leave(t.client(m.client))
 	case cancels:
@@ -153,24 +166,24 @@ func (s *state) make(m move) *state {
 		t.crash(m.client)
 	case frees:
 		t.breaks--
-		t.free(m.node_)
+		t.free(m.node)
 	case goesAstray:
 		t.strays--
-		t.astray[m.node_] = t.astray[m.node_].push(t.nextRequest(m.client, m.node_).op)
+		t.astray[m.node] = t.astray[m.node].push(t.nextRequest(m.client, m.node).op)
 	case arrivesAstray:
-		q := t.astray[m.node_]
-		t.astray[m.node_] = append(q[:m.client:m.client], q[m.client+1:]...)
-		t.call(m.node_, q[m.client])
-		t.settle(m.node_)
+		q := t.astray[m.node]
+		t.astray[m.node] = append(q[:m.client:m.client], q[m.client+1:]...)
+		t.call(m.node, q[m.client])
+		t.settle(m.node)
 	case losesAsked:
 		t.losses--
-		t.nextRequest(m.client, m.node_)
+		t.nextRequest(m.client, m.node)
 	case losesTold:
 		t.losses--
-		t.replies[m.client][m.node_] = t.replies[m.client][m.node_][1:]
+		t.replies[m.client][m.node] = t.replies[m.client][m.node][1:]
 	case losesPush:
 		t.losses--
-		t.pushes[m.client][m.node_] = t.pushes[m.client][m.node_][1:]
+		t.pushes[m.client][m.node] = t.pushes[m.client][m.node][1:]
 	case passes:
 		t.pass()
 	}
@@ -190,13 +203,11 @@ func (s *state) call(n int, op node.Op) node.Answer {
 	model := s.node(n)
 	reply := model.Apply(callOf(model, op), s.clock())
 	for _, p := range model.TakePushes() {
-		process := slices.IndexFunc(s.alive, func(bool) bool { return true })
-		for i := range s.alive {
-			if processID(i) == p.Client {
-				process = i
+		for process := range s.alive {
+			if processID(process) == p.Client {
+				s.pushes[process][n] = s.pushes[process][n].push(p)
 			}
 		}
-		s.pushes[process][n] = s.pushes[process][n].push(p)
 	}
 	return reply.Answers[0]
 }
@@ -301,13 +312,10 @@ func (s *state) pass() {
 			}
 		}
 		if c.phase == holding && c.lease.Lost(s.instant()) {
-			s.expire(c)
+			s.leave(c) // what is left of it is given back
 		}
 		if c.phase == waiting && s.instant() >= c.waiter.Next() {
 			s.apply(c, c.waiter.Tick(s.instant()))
 		}
 	}
 }
-
-// expire ends a lease whose validity has passed; what is left of it is given back.
-func (s *state) expire(c *client) { s.leave(c) }

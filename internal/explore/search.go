@@ -21,7 +21,7 @@ type Result struct {
 // Search visits every state of the world. The error of one that must not be tells the
 // moves that lead to it.
 func Search(w *World) (Result, error) {
-	s := &search{world: w, seen: map[uint64]struct{}{}, good: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	s := &search{world: w, seen: map[uint64]struct{}{}, good: map[uint64]int{}, seed: maphash.MakeSeed()}
 	s.result.Counts = map[string]int{}
 	start := newState(w)
 	s.visit(start)
@@ -30,10 +30,12 @@ func Search(w *World) (Result, error) {
 }
 
 type search struct {
-	world  *World
-	seed   maphash.Seed
-	seen   map[uint64]struct{}
-	good   map[uint64]struct{} // states that calm was found to end well from
+	world *World
+	seed  maphash.Seed
+	seen  map[uint64]struct{}
+	// good are the states that calm was found to end well from, and for how many ticks
+	// somebody waits then.
+	good   map[uint64]int
 	result Result
 	buffer []byte
 }
@@ -83,15 +85,7 @@ func (s *search) run(start *state) error {
 		if !s.visit(next) {
 			continue
 		}
-		err := next.ordered(at.state)
-		for i, c := range next.clients {
-			if c.phase == waiting && c.waiter.Attempt() > swaps {
-				err = fmt.Errorf("client %d gets votes and gives them back, again and again", i)
-			}
-		}
-		if err == nil {
-			err = next.check()
-		}
+		err := errors.Join(next.ordered(at.state), next.check())
 		if err == nil {
 			err = s.calm(next)
 		}
@@ -104,24 +98,29 @@ func (s *search) run(start *state) error {
 }
 
 // calm plays on from t without anything going wrong, up to a state that is known to
-// end well. It fails unless everybody that waits gets the name.
+// end well. It fails unless everybody that waits gets the name, and in time.
 func (s *search) calm(t *state) error {
-	began, moves := t.now, 0 // moves in one tick
-	for t.waiters() > 0 {
+	type visited struct {
+		hash uint64
+		now  int
+	}
+	var way []visited
+	began, moves, end := t.now, 0, 0 // moves in one tick
+	for {
 		h := s.hash(t)
-		if _, known := s.good[h]; known {
+		if left, known := s.good[h]; known || t.waiters() == 0 {
+			end = t.now + left
 			break
 		}
-		s.good[h] = struct{}{} // or the search ends here
-		s.result.Longest = max(s.result.Longest, t.now-began)
-		if t.now-began > s.world.within() {
-			return errors.New("all is calm, and somebody waits for ever")
-		}
+		way = append(way, visited{h, t.now})
 		m := t.calmMove()
 		if moves++; m.kind == passes {
 			moves = 0
 		}
-		if moves > spin {
+		switch {
+		case t.now-began > s.world.within():
+			return errors.New("all is calm, and somebody waits for ever")
+		case moves > spin:
 			return errors.New("all is calm, and messages go round and round")
 		}
 		next := t.make(m)
@@ -129,6 +128,13 @@ func (s *search) calm(t *state) error {
 			return err
 		}
 		t = next
+	}
+	for _, v := range way {
+		s.good[v.hash] = end - v.now
+	}
+	s.result.Longest = max(s.result.Longest, end-began)
+	if end-began > s.world.within() {
+		return fmt.Errorf("all is calm, and somebody waits for %d ticks", end-began)
 	}
 	return nil
 }

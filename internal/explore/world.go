@@ -32,7 +32,7 @@ type World struct {
 	// Strays is how many requests may be overtaken by what is sent after them, as on a
 	// connection that was cut: nobody hears the answer.
 	Strays int
-	// Losses is how many messages may get lost, Crashes how many clients may die,
+	// Losses is how many messages may get lost, Crashes how many processes may die,
 	// Cancels how many waits may be given up, Breaks how often an operator frees the
 	// name at once.
 	Losses, Crashes, Cancels, Breaks int
@@ -91,8 +91,7 @@ type state struct {
 	delays, strays, losses, crashes, cancels, breaks int
 	// astray are the requests that were overtaken, by node.
 	astray []queue[node.Op]
-	// last is the largest token that anybody has held, by a lease that is over.
-	order order
+	over   order
 }
 
 // queue is a list that is never changed in place, so that states can share it.
@@ -109,10 +108,8 @@ type envelope struct {
 	beat    uint64
 }
 
-// order is what is known of the tokens given out.
-type order struct {
-	writer, reader uint64 // the largest
-}
+// order is the largest tokens of leases that are over.
+type order struct{ writer, reader uint64 }
 
 func newState(w *World) *state {
 	s := &state{
@@ -143,16 +140,18 @@ func newState(w *World) *state {
 
 func processID(process int) string { return fmt.Sprintf("%032x", 0xc0+process) }
 
-// instant is the time as clients have it, clock as nodes have it.
+// instant is the time as clients have it.
 func (s *state) instant() core.Instant {
 	return core.Instant(time.Second) + core.Instant(s.now)*core.Instant(tick)
 }
+
+// clock is the time as nodes have it.
 func (s *state) clock() int64 { return epoch + int64(s.now)*nodeTick.Microseconds() }
 
 func (s *state) quorum() int { return core.Majority(s.world.Nodes) }
 
-// clone returns a copy that may be changed by change of client c and node n only,
-// apart from the queues; -1 for none.
+// clone returns a copy. Its nodes and clients are shared until node or client is asked
+// for one of them.
 func (s *state) clone() *state {
 	c := *s
 	c.nodes = append([]*nodemodel.Node(nil), s.nodes...)
@@ -176,12 +175,13 @@ func copyRows[T any](rows [][]queue[T]) [][]queue[T] {
 	return c
 }
 
-// node returns a node of this state alone, client a client.
+// node returns a node of this state alone.
 func (s *state) node(i int) *nodemodel.Node {
 	s.nodes[i], s.parts[i] = s.nodes[i].Clone(), nil
 	return s.nodes[i]
 }
 
+// client returns a client of this state alone.
 func (s *state) client(i int) *client {
 	s.clients[i], s.parts[len(s.nodes)+i] = s.clients[i].clone(), nil
 	return s.clients[i]
@@ -190,7 +190,7 @@ func (s *state) client(i int) *client {
 // append appends all that decides what can happen next.
 func (s *state) append(b []byte) []byte {
 	b = append(b, byte(s.now), byte(s.delays), byte(s.strays), byte(s.losses), byte(s.crashes), byte(s.cancels), byte(s.breaks))
-	b = appendNumbers(b, s.order.writer, s.order.reader)
+	b = appendNumbers(b, s.over.writer, s.over.reader)
 	for _, up := range s.alive {
 		b = appendFlag(b, up)
 	}
