@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// Rounds, leases, renewals and waiters can be copied, and their states compared: the
+// explorer (internal/explore) plays on from each in every way.
+
 // Clone returns a copy that shares nothing with r.
 func (r *Round) Clone() *Round {
 	c := *r
@@ -53,6 +56,36 @@ func (r *Renewal) AppendState(b []byte) []byte {
 	b = appendNumbers(b, uint64(r.verdict))
 	for _, n := range r.nodes {
 		b = append(b, byte(n.answer))
+	}
+	return b
+}
+
+// Clone returns a copy that shares nothing with w.
+func (w *Waiter) Clone() *Waiter {
+	c := *w
+	c.round = w.round.Clone()
+	c.effects = nil
+	c.spots = slices.Clone(w.spots)
+	for i := range c.spots {
+		c.spots[i].sent = slices.Clone(c.spots[i].sent)
+	}
+	return &c
+}
+
+// AppendState appends the state at now to b. Two waiters that append the same bytes
+// behave alike from their nows on.
+func (w *Waiter) AppendState(b []byte, now Instant) []byte {
+	b = appendNumbers(b, uint64(w.attempt), w.ticket, since(now, w.since), since(now, w.askAt), since(now, w.beatAt), since(now, w.below))
+	b = w.round.AppendState(b, now)
+	for i := range w.spots {
+		s := &w.spots[i]
+		b = appendFlags(b, s.asked, s.again, s.returns, s.silent, s.open, s.older, s.told)
+		b = append(append(b, s.holder...), 0)
+		b = appendNumbers(b, s.ticket, uint64(s.remaining), since(now, s.askAt), s.beat, s.askBeat, s.returnBeat, s.refused, s.voted)
+		for _, sent := range s.sent {
+			b = appendNumbers(b, sent.beat, since(now, sent.at))
+		}
+		b = append(b, 0xff)
 	}
 	return b
 }
