@@ -1,7 +1,8 @@
-// Package answer says what becomes of a node's answer: which event it is to the
-// round, the renewal, or the waiter in line that asked for it. It stands between package node, the
-// language of nodes, and package core, the decisions: neither knows the other, and
-// who carries the decisions out, for real or in the simulator, reads answers alike.
+// Package answer says what becomes of a node's answer: which event it is to the round,
+// the renewal, or the waiter in line that asked for it. It stands between package node,
+// the language of nodes, and package core, the decisions: neither knows the other, and
+// all who carry the decisions out, for real, in the simulator and in the explorer, read
+// answers alike.
 package answer
 
 import (
