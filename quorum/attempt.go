@@ -469,7 +469,7 @@ func (a *attempt) releaseOf(id string) node.Op {
 	}
 	op := node.Op{Kind: node.Release, Name: a.req.Name, ID: id, Proposal: a.heir}
 	if a.place != nil {
-		op.Place = node.Place{Waiter: a.place.waiter, Client: a.backend.id}
+		op.Place.Waiter = a.place.waiter
 	}
 	return op
 }

@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -83,7 +84,8 @@ func queueing(op node.Op) string {
 	p := op.Place
 	switch {
 	case p.Waiter != "":
-		text := mode + " " + p.Waiter + " " + p.Client + " " + formatUint(p.Ticket) + " " + formatUint(p.Beat)
+		// Who only leaves needs no client, and the words are told apart by their places.
+		text := mode + " " + p.Waiter + " " + cmp.Or(p.Client, "-") + " " + formatUint(p.Ticket) + " " + formatUint(p.Beat)
 		if op.NewID != "" {
 			text += " " + op.NewID
 		}

@@ -83,8 +83,8 @@ type Place struct {
 	// Waiter is the id of the waiter, which stays the same over its attempts: 32
 	// lower-case hexadecimal digits.
 	Waiter string
-	// Client is the process that the waiter belongs to, as its channel has it: 32
-	// such digits.
+	// Client (all but a Release that only leaves) is the process that the waiter belongs
+	// to, as its channel has it: 32 such digits.
 	Client string
 	// Ticket is what the line is ordered by. Zero: the node is to draw one.
 	Ticket uint64

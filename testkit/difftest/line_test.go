@@ -163,8 +163,12 @@ func (w *world) mode() node.Mode {
 func (w *world) stand(op *node.Op) {
 	op.Place = w.place()
 	op.Mode, op.Owner = w.mode(), pick(w.rnd, owners...)
-	if op.Kind != node.Release || w.rnd.IntN(3) == 0 {
-		return // it waits, or leaves
+	if op.Kind != node.Release {
+		return
+	}
+	if w.rnd.IntN(3) == 0 { // it leaves, and need not say whose it is
+		op.Place.Client = pick(w.rnd, op.Place.Client, "")
+		return
 	}
 	op.NewID = pick(w.rnd, ids...)
 	op.Rest = pick[int64](w.rnd, 0, 0, 40, 300)
