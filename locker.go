@@ -214,7 +214,11 @@ func (lk *Locker) enter(l *Lease) bool {
 // Status says who holds a name.
 type Status = backend.Status
 
-// Inspect says who holds name, as far as a quorum of nodes can tell.
+// Waiter is somebody who waits for a name.
+type Waiter = backend.Waiter
+
+// Inspect says who holds name, and who waits for it, as far as a quorum of nodes can
+// tell.
 func (lk *Locker) Inspect(ctx context.Context, name string) (Status, error) {
 	if err := lk.checkNameOpen(name); err != nil {
 		return Status{}, err

@@ -178,8 +178,22 @@ type Status struct {
 	// NoTTL tells that the key never expires on some node, which is no doing of
 	// ours: Votes say where.
 	NoTTL bool
+	// Line are the first who wait for the name, in order; Waiting is how many do. Only
+	// Inspect tells.
+	Line    []Waiter
+	Waiting int
 	// Votes says what each node answered.
 	Votes []Vote
+}
+
+// Waiter is somebody who waits in line.
+type Waiter struct {
+	// Owner is the owner label.
+	Owner string
+	Mode  Mode
+	// Since is about when the wait began, or zero if that cannot be told: an estimate,
+	// as Status.Since is.
+	Since time.Time
 }
 
 // InitOptions says how nodes are declared.

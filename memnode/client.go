@@ -55,6 +55,11 @@ func (c *Client) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) 
 	return through(ctx, c, (*Node).Scan, s)
 }
 
+// Line tells who waits for a name.
+func (c *Client) Line(ctx context.Context, l node.Line) (node.LineReply, error) {
+	return through(ctx, c, (*Node).Line, l)
+}
+
 // Examine asks the node about itself.
 func (c *Client) Examine(ctx context.Context, e node.Exam) (node.ExamReply, error) {
 	return through(ctx, c, (*Node).Examine, e)

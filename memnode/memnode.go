@@ -119,6 +119,11 @@ func (n *Node) Scan(ctx context.Context, s node.Scan) (node.ScanReply, error) {
 	return ask(ctx, n, func(now int64) node.ScanReply { return n.model.Scan(s, now) })
 }
 
+// Line tells who waits for a name.
+func (n *Node) Line(ctx context.Context, l node.Line) (node.LineReply, error) {
+	return ask(ctx, n, func(now int64) node.LineReply { return n.model.Line(l, now) })
+}
+
 // Examine answers as a server in good order: a node in memory has no users, no
 // disk unless Durable says so, and no other keys than its own.
 func (n *Node) Examine(ctx context.Context, _ node.Exam) (node.ExamReply, error) {

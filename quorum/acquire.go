@@ -265,7 +265,7 @@ func (w *waiter) enough(v verdict) error {
 // keep up the leases that they still have. Who does not wait for holders has no need
 // to wait for these nodes to vote, and would find the holder gone by then.
 func (w *waiter) lookForHolder(v *verdict) {
-	s, err := w.backend.Inspect(w.limit, w.req.Name)
+	s, err := w.backend.holderOf(w.limit, w.req.Name)
 	if err != nil || !s.Held || s.Foreign {
 		return
 	}

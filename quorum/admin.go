@@ -147,6 +147,15 @@ func (b *Backend) Inspect(ctx context.Context, name string) (backend.Status, err
 	if err := b.CheckName(name); err != nil {
 		return backend.Status{}, err
 	}
+	s, err := b.holderOf(ctx, name)
+	if err == nil {
+		s.Line, s.Waiting = b.lineOf(ctx, name)
+	}
+	return s, err
+}
+
+// holderOf says who has a name.
+func (b *Backend) holderOf(ctx context.Context, name string) (backend.Status, error) {
 	votes, answers := b.ask(ctx, node.Op{Kind: node.Inspect, Name: name}).result()
 	now := b.clock.Now()
 	views := make([]view, len(answers))

@@ -32,6 +32,8 @@ type Node interface {
 	// Scan returns a page of the names of leases, in an order of the node's
 	// own. An error is a *node.CallError.
 	Scan(ctx context.Context, s node.Scan) (node.ScanReply, error)
+	// Line tells who waits for a name. An error is a *node.CallError.
+	Line(ctx context.Context, l node.Line) (node.LineReply, error)
 	// Examine asks the node about itself, for Doctor. An error is a
 	// *node.CallError.
 	Examine(ctx context.Context, e node.Exam) (node.ExamReply, error)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,6 +135,32 @@ func encodeConfigure(c node.Configure) []string {
 		"", "", "4", c.Keys.Guard(), c.Keys.Quarantine(), c.Keys.Tokens(), c.Keys.Clock(),
 		c.Conf.String(), c.Shown, c.Nonce, need, formatUint(c.Floor), flag(c.ByClock),
 	}
+}
+
+func encodeLine(l node.Line) []string {
+	return []string{"", "", "2", l.Keys.Line(l.Name), l.Keys.Waiters(l.Name), strconv.Itoa(l.Most)}
+}
+
+// decodeLine leaves out what nobody of ours stored.
+func decodeLine(reply any) (node.LineReply, error) {
+	texts, err := decodeList(reply)
+	if err != nil || len(texts)%3 != 1 {
+		return node.LineReply{}, malformed(fmt.Sprintf("%d entries for a line", len(texts)))
+	}
+	var r node.LineReply
+	if r.Waiting, err = parseCount(texts[0]); err != nil {
+		return node.LineReply{}, err
+	}
+	for place := range slices.Chunk(texts[1:], 3) {
+		e, ok := node.ParseEntry(place[0], place[2])
+		if e.Ticket, err = parseToken(place[1]); err != nil {
+			return node.LineReply{}, err
+		}
+		if ok {
+			r.First = append(r.First, e)
+		}
+	}
+	return r, nil
 }
 
 // flag is how the scripts write what is true or not.

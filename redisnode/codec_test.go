@@ -208,6 +208,22 @@ func TestDecodeScan(t *testing.T) {
 	}
 }
 
+func TestDecodeLine(t *testing.T) {
+	got, err := decodeLine([]any{"7", "w1", "12", "3 1700 c " + idA + " s a label", "w2", "13", "junk", "w3", "14", "0 9 d " + idB + " x"})
+	want := node.LineReply{Waiting: 7, First: []node.Entry{
+		{Waiter: "w1", Client: "c", ID: idA, Ticket: 12, Beat: 3, Deadline: 1700, Mode: node.Shared, Owner: "a label"},
+		{Waiter: "w3", Client: "d", ID: idB, Ticket: 14, Deadline: 9},
+	}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, reply := range []any{nil, []any{}, []any{"x"}, []any{"1", "w"}, []any{"1", "w", "x", ""}, []any{"1", "w", "2", nil}} {
+		if got, err := decodeLine(reply); !errors.Is(err, errMalformed) {
+			t.Errorf("%v is read as %+v, %v", reply, got, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(uint8(1), "H 7 100 "+idA+" 0 2 a b")
 	f.Add(uint8(8), "H 7 2 7 100 "+idA+" 0 2 a b")

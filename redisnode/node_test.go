@@ -213,15 +213,16 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 	n.Hello(t.Context(), node.Hello{Keys: space})
 	n.Watch(t.Context(), node.Watch{Keys: space})
 	n.Tokens(t.Context(), node.Tokens{Keys: space})
+	n.Line(t.Context(), node.Line{Keys: space, Name: "a"})
 	for _, key := range keys {
 		if !strings.HasPrefix(key, "app:") {
 			t.Errorf("key %q is outside the namespace", key)
 		}
 	}
-	if len(keys) != 15 {
+	if len(keys) != 17 {
 		t.Errorf("keys %q", keys)
 	}
-	for _, name := range []string{"common", "lease", "line", "call", "hello", "watch", "tokens"} {
+	for _, name := range []string{"common", "lease", "line", "call", "hello", "watch", "tokens", "who"} {
 		if strings.Contains(source(name), "redlock:") {
 			t.Errorf("%s.lua builds keys of its own", name)
 		}

@@ -45,6 +45,7 @@ func TestMistakesAreCaught(t *testing.T) {
 		{ctxOwnsLease, "OutlivesItsContext", "renewed after the context"},
 		{nilNil, "NoWait", "neither a lease nor an error"},
 		{namesFolded, "AnyBytesInNames", "held by another"},
+		{lineHidden, "Inspect", "Inspect tells of who waits"},
 		{breakIgnored, "Break", "Extend of a broken lease returned nil"},
 		{patternIgnored, "List", "names, want 0"},
 		{falseAlarm, "Doctor", "of a service that is well"},

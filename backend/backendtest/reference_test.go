@@ -34,6 +34,7 @@ const (
 	patternIgnored   mistake = "a list has names that do not match"
 	falseAlarm       mistake = "a service that is well is found to be ill"
 	stopForbids      mistake = "a lease whose renewal was stopped is not extended"
+	lineHidden       mistake = "who waits is not told"
 	// hesitant is none: a lease that no quorum extended in time is still held.
 	hesitant mistake = "the first extension finds no quorum"
 )
@@ -51,6 +52,7 @@ type service struct {
 	mistake mistake
 	mu      sync.Mutex
 	records map[string]*record
+	line    []backend.Request
 	last    uint64
 	ids     int
 }
@@ -134,6 +136,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if r.Wait > 0 {
 		bound = time.After(r.Wait)
 	}
+	defer c.service.wait(r)()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for attempts := 1; ; attempts++ {
@@ -157,6 +160,18 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		case <-bound:
 			return nil, fmt.Errorf("acquire: %w", backend.ErrHeld)
 		}
+	}
+}
+
+// wait notes that somebody asks for a name, and returns what ends that.
+func (s *service) wait(r backend.Request) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line = append(s.line, r)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.line = slices.DeleteFunc(s.line, func(o backend.Request) bool { return o.Name == r.Name && o.Owner == r.Owner })
 	}
 }
 
@@ -217,10 +232,17 @@ func (c *client) Inspect(_ context.Context, name string) (backend.Status, error)
 	if rec == nil {
 		return backend.Status{Name: name}, nil
 	}
-	return backend.Status{
+	st := backend.Status{
 		Name: name, Held: true, Broken: rec.broken, Owner: rec.owner, Token: rec.token,
 		Remaining: time.Until(rec.expires),
-	}, nil
+	}
+	for _, r := range s.line {
+		if r.Name == name && s.mistake != lineHidden {
+			st.Line = append(st.Line, backend.Waiter{Owner: r.Owner, Mode: r.Mode})
+		}
+	}
+	st.Waiting = len(st.Line)
+	return st, nil
 }
 
 func (c *client) List(ctx context.Context, pattern string) ([]backend.Status, error) {

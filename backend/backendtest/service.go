@@ -227,8 +227,23 @@ func inspect(f *fixture) {
 	if s.Remaining <= 0 || s.Remaining > r.TTL {
 		f.Errorf("Inspect says %v remain of a TTL of %v", s.Remaining, r.TTL)
 	}
+	if len(s.Line) != 0 || s.Waiting != 0 {
+		f.Errorf("Inspect of a name that nobody waits for: %+v", s)
+	}
+	r = f.request(f.lasting())
+	r.Owner = "who waits"
+	w := f.wait(f.Context(), f.client(), r)
+	f.eventually("Inspect tells of who waits", func() bool { return len(look().Line) == 1 })
+	if s := look(); s.Waiting != 1 || s.Line[0].Owner != r.Owner || s.Line[0].Mode != backend.Exclusive {
+		f.Errorf("Inspect says of the line: %d, %+v", s.Waiting, s.Line)
+	}
 	f.mustRelease(h)
-	if s := look(); s.Held {
+	next := w.result(f)
+	if next.err != nil {
+		f.Fatalf("who waited: %v", next.err)
+	}
+	f.mustRelease(next.h)
+	if s := look(); s.Held || len(s.Line) != 0 {
 		f.Errorf("Inspect after Release: %+v", s)
 	}
 }

@@ -125,7 +125,7 @@ func (r *run) counter(shard string) (uint64, bool) {
 	var top uint64
 	for _, field := range []string{node.FloorField, shard} {
 		if text, ok := r.node.Field(tokens, field); ok {
-			number, ok := parseNumber(text)
+			number, ok := node.ParseNumber(text)
 			if !ok {
 				return 0, false
 			}
@@ -394,7 +394,7 @@ func parseLease(text string) (lease, bool) {
 	id, rest, _ := strings.Cut(text, ":")
 	digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 	owner := rest[len(digits):]
-	number, ok := parseNumber(digits)
+	number, ok := node.ParseNumber(digits)
 	if !ok || len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || owner != "" && owner[0] != ' ' {
 		return lease{}, false
 	}
@@ -411,12 +411,3 @@ func HolderOf(value string) string {
 func exact(n uint64) bool { return n < node.MaxExact }
 
 func format(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// parseNumber reads a number of the protocol: digits only, below MaxExact.
-func parseNumber(s string) (uint64, bool) {
-	if s == "" || len(s) > 16 || strings.Trim(s, "0123456789") != "" {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil && exact(n)
-}

@@ -53,7 +53,7 @@ func (n *Node) raiseFloor(c node.Configure) {
 	tokens := c.Keys.Tokens()
 	text, _ := n.Field(tokens, node.FloorField)
 	floor := c.Floor
-	if stored, ok := parseNumber(text); ok {
+	if stored, ok := node.ParseNumber(text); ok {
 		floor = max(floor, stored)
 	}
 	n.SetField(tokens, node.FloorField, format(floor))
@@ -70,7 +70,7 @@ func newer(conf node.Conf, stored string) bool {
 		return true
 	}
 	digits, _, _ := strings.Cut(stored, "|")
-	epoch, ok := parseNumber(digits)
+	epoch, ok := node.ParseNumber(digits)
 	return ok && epoch < conf.Epoch
 }
 

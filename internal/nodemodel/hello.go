@@ -82,7 +82,7 @@ func (n *Node) Hello(h node.Hello, now int64) node.HelloReply {
 func (n *Node) carryOver(keys node.Keyspace, reply *node.HelloReply) (need string) {
 	need, _ = n.Field(keys.Quarantine(), needField)
 	reply.Was, _ = n.Field(keys.Quarantine(), wasField)
-	if number, ok := parseNumber(need); ok {
+	if number, ok := node.ParseNumber(need); ok {
 		reply.Need = int64(number)
 	}
 	return need
@@ -163,7 +163,7 @@ func (n *Node) lift(w node.Watch, guard node.Guard, now int64) {
 // since is when the counters began anew, 0 for never.
 func (n *Node) since(keys node.Keyspace) int64 {
 	text, _ := n.Field(keys.Tokens(), node.SinceField)
-	since, ok := parseNumber(text)
+	since, ok := node.ParseNumber(text)
 	if !ok {
 		return 0
 	}
@@ -185,7 +185,7 @@ func (n *Node) credit(keys node.Keyspace, nonce string) int64 {
 		return 0
 	}
 	text, _ := n.Field(keys.Quarantine(), "credit")
-	credit, _ := parseNumber(text)
+	credit, _ := node.ParseNumber(text)
 	return int64(credit)
 }
 
@@ -206,7 +206,7 @@ func (n *Node) Tokens(t node.Tokens, now int64) node.TokensReply {
 // clock.
 func (n *Node) highest(keys node.Keyspace) (highest uint64, byClock bool) {
 	for field, text := range n.hashes[keys.Tokens()] {
-		if number, ok := parseNumber(text); ok && field != node.ClockField && field != node.SinceField {
+		if number, ok := node.ParseNumber(text); ok && field != node.ClockField && field != node.SinceField {
 			highest = max(highest, number)
 		}
 	}

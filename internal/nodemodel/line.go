@@ -13,52 +13,6 @@ const (
 	restField     = "rest"     // until when nobody is handed the name, in ms
 )
 
-// entry is what the node knows of a waiter in line.
-type entry struct {
-	waiter, client string
-	id             string // its attempt now
-	ticket         uint64
-	beat           uint64
-	deadline       int64 // in ms; without a heartbeat the place is gone then
-	mode           node.Mode
-	owner          string
-}
-
-func (e entry) text() string {
-	fields := []string{format(e.beat), strconv.FormatInt(e.deadline, 10), e.client, e.id, modeLetter(e.mode)}
-	text := strings.Join(fields, " ")
-	if e.owner != "" {
-		text += " " + e.owner
-	}
-	return text
-}
-
-func modeLetter(m node.Mode) string {
-	if m == node.Shared {
-		return "s"
-	}
-	return "x"
-}
-
-// parseEntry reads what text wrote; the ticket is kept elsewhere.
-func parseEntry(waiter, text string) (entry, bool) {
-	f := strings.SplitN(text, " ", 6)
-	if len(f) < 5 {
-		return entry{}, false
-	}
-	e := entry{waiter: waiter, client: f[2], id: f[3]}
-	beat, ok := parseNumber(f[0])
-	deadline, dok := parseNumber(f[1])
-	e.beat, e.deadline = beat, int64(deadline)
-	if f[4] == "s" {
-		e.mode = node.Shared
-	}
-	if len(f) == 6 {
-		e.owner = f[5]
-	}
-	return e, ok && dok
-}
-
 // wait carries out a Wait: the waiter gets the lease, or a place.
 func (r *run) wait(op node.Op) node.Answer {
 	r.settle(op.Name)
@@ -97,22 +51,22 @@ func (r *run) wait(op node.Op) node.Answer {
 func (r *run) enter(op node.Op) uint64 {
 	keys, p := r.keys(op.Name), op.Place
 	e, stood := r.entry(op.Name, p.Waiter)
-	if stood && e.beat > p.Beat {
-		return e.ticket // a heartbeat from before: what it says is over
+	if stood && e.Beat > p.Beat {
+		return e.Ticket // a heartbeat from before: what it says is over
 	}
 	switch {
 	case p.Ticket > 0: // as agreed, whatever it was here
-		e.ticket = p.Ticket
+		e.Ticket = p.Ticket
 	case !stood:
-		e.ticket = r.draw(op)
+		e.Ticket = r.draw(op)
 	}
-	e.waiter, e.client, e.id, e.mode, e.owner = p.Waiter, p.Client, op.ID, op.Mode, op.Owner
-	e.beat, e.deadline = p.Beat, r.now/1000+r.call.Life
-	r.node.SetScore(keys.line, e.waiter, e.ticket)
-	r.node.SetField(keys.waiters, e.waiter, e.text())
+	e.Waiter, e.Client, e.ID, e.Mode, e.Owner = p.Waiter, p.Client, op.ID, op.Mode, op.Owner
+	e.Beat, e.Deadline = p.Beat, r.now/1000+r.call.Life
+	r.node.SetScore(keys.line, e.Waiter, e.Ticket)
+	r.node.SetField(keys.waiters, e.Waiter, e.String())
 	r.node.outlast(keys.line, r.now, r.call.Life)
 	r.node.outlast(keys.waiters, r.now, r.call.Life)
-	return e.ticket
+	return e.Ticket
 }
 
 // draw returns a ticket for a waiter that has none yet: behind all in line, and
@@ -127,15 +81,15 @@ func (r *run) draw(op node.Op) uint64 {
 }
 
 // entry returns what the node knows of a waiter in line.
-func (r *run) entry(name, waiter string) (entry, bool) {
+func (r *run) entry(name, waiter string) (node.Entry, bool) {
 	keys := r.keys(name)
 	ticket, ok := r.node.zsets[keys.line][waiter]
 	if !ok {
-		return entry{}, false
+		return node.Entry{}, false
 	}
 	text, _ := r.node.Field(keys.waiters, waiter)
-	e, ok := parseEntry(waiter, text)
-	e.ticket = ticket
+	e, ok := node.ParseEntry(waiter, text)
+	e.Ticket = ticket
 	return e, ok
 }
 
@@ -150,7 +104,7 @@ func (r *run) leave(name, waiter string) {
 // Those that live come back with their next heartbeat.
 func (r *run) dropClient(name, client string) {
 	for _, waiter := range r.node.ordered(r.keys(name).line) {
-		if e, ok := r.entry(name, waiter); !ok || e.client == client {
+		if e, ok := r.entry(name, waiter); !ok || e.Client == client {
 			r.leave(name, waiter)
 		}
 	}
@@ -163,7 +117,7 @@ func (r *run) assigned(name string) (id, client string, ticket uint64) {
 	if len(f) != 3 || f[0] == "" {
 		return "", "", 0
 	}
-	ticket, _ = parseNumber(f[2])
+	ticket, _ = node.ParseNumber(f[2])
 	return f[0], f[1], ticket
 }
 
@@ -205,47 +159,47 @@ func (r *run) serve(op node.Op, but string) (own uint64) {
 		if !ok {
 			return own
 		}
-		if e.deadline < r.now/1000 {
-			r.leave(op.Name, e.waiter)
+		if e.Deadline < r.now/1000 {
+			r.leave(op.Name, e.Waiter)
 			continue
 		}
 		number, ok := r.number(op)
 		if !ok {
 			return own
 		}
-		r.leave(op.Name, e.waiter)
-		self := op.Kind == node.Wait && e.waiter == op.Place.Waiter
+		r.leave(op.Name, e.Waiter)
+		self := op.Kind == node.Wait && e.Waiter == op.Place.Waiter
 		ttl := r.call.Assign
 		if self {
 			ttl = op.TTL
 		}
-		r.give(op.Name, e.id, e.mode, number, e.owner, ttl)
-		r.noteAssigned(op.Name, e.id, e.client, e.ticket, e.mode)
+		r.give(op.Name, e.ID, e.Mode, number, e.Owner, ttl)
+		r.noteAssigned(op.Name, e.ID, e.Client, e.Ticket, e.Mode)
 		switch {
 		case self:
 			own = number
-		case r.node.listening[e.client]:
+		case r.node.listening[e.Client]:
 			r.node.pushes = append(r.node.pushes, node.Push{
-				Client: e.client, Waiter: e.waiter, Name: op.Name, ID: e.id,
-				Token: number, ByClock: r.byClock, Beat: e.beat, Lease: ttl,
+				Client: e.Client, Waiter: e.Waiter, Name: op.Name, ID: e.ID,
+				Token: number, ByClock: r.byClock, Beat: e.Beat, Lease: ttl,
 			})
 		default:
-			r.takeBack(op.Name, e.id)
-			r.dropClient(op.Name, e.client)
+			r.takeBack(op.Name, e.ID)
+			r.dropClient(op.Name, e.Client)
 		}
 	}
 }
 
 // next returns the first in line, if the name is free for it.
-func (r *run) next(name, but string) (entry, bool) {
+func (r *run) next(name, but string) (node.Entry, bool) {
 	keys := r.keys(name)
 	value, held := r.node.get(keys.lease, r.now)
 	if held && value.Text != node.SharedHolder {
-		return entry{}, false
+		return node.Entry{}, false
 	}
 	if text, rests := r.node.Field(keys.waiters, restField); !held && rests {
-		if until, ok := parseNumber(text); ok && int64(until) > r.now/1000 {
-			return entry{}, false
+		if until, ok := node.ParseNumber(text); ok && int64(until) > r.now/1000 {
+			return node.Entry{}, false
 		}
 		r.node.deleteField(keys.waiters, restField)
 	}
@@ -254,13 +208,13 @@ func (r *run) next(name, but string) (entry, bool) {
 		switch {
 		case !ok:
 			r.leave(name, waiter) // somebody meddled
-		case held && e.mode != node.Shared:
-			return entry{}, false
+		case held && e.Mode != node.Shared:
+			return node.Entry{}, false
 		case waiter != but:
 			return e, true
 		}
 	}
-	return entry{}, false
+	return node.Entry{}, false
 }
 
 // number draws the number of a lease that is handed over.

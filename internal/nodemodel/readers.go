@@ -27,7 +27,7 @@ func (r *run) owned(name, id string) (uint64, bool) {
 	}
 	number, _ := r.node.Field(keys.numbers, id)
 	digits, _, _ := strings.Cut(number, " ")
-	return parseNumber(digits)
+	return node.ParseNumber(digits)
 }
 
 // give writes the lease of an attempt that may have the name.

@@ -57,6 +57,10 @@ type world struct {
 	crowded  bool
 	ears     map[string]*ear
 	branches map[string]int // of lines and readers
+
+	// called is the last call that was compared, before the state that it found.
+	called *node.Call
+	before []byte
 }
 
 func TestDifferentialRealServer(t *testing.T) {
@@ -126,7 +130,7 @@ func run(t *testing.T, url, addr string, isEmbedded bool, restart func()) {
 		t: t, rnd: rand.New(rand.NewPCG(seed, 0)), raw: raw, node: n, restart: restart, embedded: isEmbedded,
 		model: nodemodel.New("?"), foreign: map[string]string{},
 		answers: map[string]int{}, standings: map[node.Standing]int{}, watches: map[string]int{},
-		configured: map[string]int{}, ears: map[string]*ear{}, branches: map[string]int{"push": 0, "push by clock": 0},
+		configured: map[string]int{}, ears: map[string]*ear{}, branches: map[string]int{"push": 0, "push by clock": 0, "2 told of a line": 0},
 	}
 	t.Cleanup(w.deafenAll)
 	w.model.Restart(w.runID(), true)
@@ -481,7 +485,7 @@ func (w *world) batch() int {
 		w.heard()
 		return len(call.Ops)
 	}
-	before := w.model.Clone()
+	w.called, w.before = call, w.model.AppendState(nil, got.Time)
 	want := w.model.Apply(call, got.Time)
 	if got.Guard != want.Guard {
 		w.t.Fatalf("guard: server %q, model %q", got.Guard, want.Guard)
@@ -490,7 +494,7 @@ func (w *world) batch() int {
 		w.answers[coverageKey(op.Kind, got.Answers[i].Code)]++
 		if !w.sameAnswer(got.Answers[i], want.Answers[i]) {
 			w.t.Fatalf("operation %d of\n%+v\nserver %+v\n model %+v\nstate before %q",
-				i, call, got.Answers[i], want.Answers[i], before.AppendState(nil, got.Time))
+				i, call, got.Answers[i], want.Answers[i], w.before)
 		}
 		w.noteBranches(op, got.Answers[i])
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -286,7 +288,29 @@ func (w *world) compareLines() {
 		if left := w.number("PTTL", waiters); left > 0 && w.number("PTTL", w.keys.Waiting()) < left {
 			w.fail(waiters, "exists longer than the mark that says so")
 		}
+		w.compareLine(name)
 	}
+}
+
+// compareLine compares what the node and the model tell of a line.
+func (w *world) compareLine(name string) {
+	ask := node.Line{Keys: w.keys, Name: name, Most: 2}
+	for _, key := range []string{ask.Keys.Line(name), ask.Keys.Waiters(name)} {
+		if end := w.model.End(key); w.isRetyped(key) || end != 0 && end-w.now()/1000 <= 2*toleranceMS {
+			return
+		}
+	}
+	got, err := w.node.Line(w.t.Context(), ask)
+	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+		return // a key of another type
+	} else if err != nil {
+		w.t.Fatal(err)
+	}
+	want := w.model.Line(ask, w.now())
+	if !reflect.DeepEqual(got, want) {
+		w.fail(ask.Keys.Line(name), fmt.Sprintf("told of the line: server %+v, model %+v", got, want))
+	}
+	w.branches[fmt.Sprintf("%d told of a line", len(got.First))]++
 }
 
 func (w *world) compareSet(key string, got, want map[string]string) {

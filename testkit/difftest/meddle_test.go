@@ -244,7 +244,7 @@ func counterFields() []string {
 
 func (w *world) fail(key, what string) {
 	w.t.Helper()
-	w.t.Fatalf("%q: %s", key, what)
+	w.t.Fatalf("%q: %s\nafter %+v\non %q", key, what, w.called, w.before)
 }
 
 // adopt makes the model equal to the server after a batch that could not be
