@@ -53,8 +53,13 @@ func (lk *Locker) AcquireAll(ctx context.Context, names []string, o *AcquireOpti
 	if err != nil {
 		return nil, err
 	}
+	for _, r := range requests {
+		if err := lk.checkNested(ctx, r.Name); err != nil && !r.NoWait {
+			return nil, err
+		}
+	}
 	s := &Leases{locker: lk}
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.ctx, s.cancel = newHolding(ctx, lk, slices.Clone(names)...)
 	failed := s.takeAll(ctx, requests)
 	if failed == nil {
 		failed = s.freshen(ctx, requests[0].MinValidity)

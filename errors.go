@@ -1,6 +1,10 @@
 package redlock
 
-import "example.com/redlock/backend"
+import (
+	"errors"
+
+	"example.com/redlock/backend"
+)
 
 // The reasons why something was not done. errors.Is finds them in every error
 // that this package returns; docs/errors.md says for each what it means,
@@ -17,6 +21,9 @@ var (
 	ErrLost = backend.ErrLost
 	// ErrReleased: the lease was given back, or moved out by Handle.
 	ErrReleased = backend.ErrReleased
+	// ErrNested: the call was given the context of a lease of the same name, and would
+	// have waited for that to end.
+	ErrNested = errors.New("the context belongs to a lease of this name")
 	// ErrMaxHold: the lease reached AcquireOptions.MaxHold.
 	ErrMaxHold = backend.ErrMaxHold
 	// ErrClosed: the Locker is closed.

@@ -28,7 +28,7 @@ type Lease struct {
 // life of its own.
 func newLease(ctx context.Context, lk *Locker, name string) *Lease {
 	l := &Lease{locker: lk, name: name}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.ctx, l.cancel = newHolding(ctx, lk, name)
 	return l
 }
 

@@ -64,6 +64,9 @@ func newLocker(b backend.Backend, ttl time.Duration) (*Locker, error) {
 // quorum of nodes answers at all, Acquire fails with ErrNoQuorum after
 // Options.ConnectWait. On failure nothing of the attempt stays behind for
 // longer than its undo takes (see MayBeHeld).
+//
+// There is no nesting, and no upgrade from shared to exclusive: a call that would wait for
+// name under the context of a lease of name fails with ErrNested at once.
 func (lk *Locker) Acquire(ctx context.Context, name string, o *AcquireOptions) (*Lease, error) {
 	return lk.acquire(ctx, name, o, false)
 }
@@ -77,6 +80,9 @@ func (lk *Locker) TryAcquire(ctx context.Context, name string, o *AcquireOptions
 
 func (lk *Locker) acquire(ctx context.Context, name string, o *AcquireOptions, try bool) (*Lease, error) {
 	r, maxHold, err := lk.request(name, o, try)
+	if err == nil && !r.NoWait {
+		err = lk.checkNested(ctx, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +183,7 @@ func (lk *Locker) Do(ctx context.Context, name string, o *AcquireOptions,
 		return errors.Join(ErrClosed, l.Release(ctx))
 	}
 	defer lk.bodies.Done()
-	bodyCtx, cancel := context.WithCancelCause(ctx)
+	bodyCtx, cancel := context.WithCancelCause(context.WithValue(ctx, holdingKey{}, holdingOf(l.ctx)))
 	defer cancel(nil)
 	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	defer stop()
