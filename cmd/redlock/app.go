@@ -33,6 +33,8 @@ type app struct {
 	json    bool
 	quiet   bool
 	verbose bool
+	// said goes to err.
+	said    *speaker
 	log     *slog.Logger
 	reports *nodeReports
 }
@@ -40,21 +42,23 @@ type app struct {
 // main carries out a command line and returns the exit code.
 func (a *app) main(args []string) int {
 	root := a.rootCommand()
+	defer func() { <-a.said.silence() }()
 	root.SetArgs(args)
 	root.SetOut(a.out)
-	root.SetErr(a.err)
+	root.SetErr(a.said)
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return 0
 	}
 	a.fail(err)
 	if errors.Is(err, errUsage) && !a.json && !a.quiet {
-		_, _ = io.WriteString(a.err, "Try '"+cmd.CommandPath()+" --help'.\n")
+		_, _ = io.WriteString(a.said, "Try '"+cmd.CommandPath()+" --help'.\n")
 	}
 	return exitCode(err)
 }
 
 func (a *app) rootCommand() *cobra.Command {
+	a.said = &speaker{w: a.err}
 	root := &cobra.Command{
 		Use:   "redlock",
 		Short: "Run commands under a distributed lock kept by N independent Redis servers",
@@ -73,7 +77,7 @@ func (a *app) rootCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(*cobra.Command, []string) {
-			a.log = newLogger(a.err, a.json, a.level())
+			a.log = newLogger(a.said, a.json, a.level())
 			a.reports = &nodeReports{Handler: a.log.Handler(), passing: a.json || a.verbose}
 		},
 	}

@@ -61,7 +61,6 @@ func TestArguments(t *testing.T) {
 		{[]string{"run", "--quorum", "2", "n", "true"}, 78, ""}, // of five
 		{[]string{"acquire"}, 64, ""},
 		{[]string{"acquire", "a", "b"}, 64, ""},
-		{[]string{"acquire", "-s", "a"}, 64, ""},
 		{[]string{"release"}, 64, ""},
 		{[]string{"extend", "x", "y"}, 64, ""},
 		{[]string{"status", "a", "b"}, 64, ""},

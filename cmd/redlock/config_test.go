@@ -25,6 +25,7 @@ func configured(t *testing.T, paths, env []string, flags ...string) (config, str
 	}
 	cmd.PersistentPreRun(cmd, nil)
 	c, err := a.configure(cmd.Flags().Changed)
+	<-a.said.silence()
 	return c, stderr.String(), err
 }
 

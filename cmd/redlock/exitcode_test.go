@@ -119,7 +119,6 @@ func TestB121ExitCodes(t *testing.T) {
 		{"run -n --if-held skip free sh -c exit\t75", 75},
 		{"acquire -n B121", 75},
 		{"acquire -n -E 3 B121", 3},
-		{"run -s free true", 64},
 		{"run", 64},
 		{"run --nodes redis://127.0.0.1:1 --connect-wait 0.2 free true", 69},
 		{"run --max-ttl 29s --ttl 10 free true", 78}, // the nodes say 30s

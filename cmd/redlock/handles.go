@@ -43,8 +43,7 @@ release the lock.`,
 					return err
 				}
 				o.NoRenew = true
-				o.OnWait = a.sayWait(args[0])
-				lease, err := lk.Acquire(ctx, args[0], o)
+				lease, err := a.acquire(ctx, lk, args[0], o)
 				if err != nil {
 					return err
 				}

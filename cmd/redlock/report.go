@@ -151,7 +151,7 @@ func (a *app) fail(err error) {
 	if errors.Is(err, redlock.ErrHeld) {
 		level = slog.LevelWarn
 	}
-	log := newLogger(a.err, a.json, a.level())
+	log := newLogger(a.said, a.json, a.level())
 	full := mask(err, fullText(err))
 	switch {
 	case a.json:

@@ -99,7 +99,6 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, name string, command []string
 	if err != nil {
 		return err
 	}
-	p.acquire.OnWait = a.sayWait(name)
 	err = a.execute(cmd.Context(), p, c, f.demo)
 	if f.ifHeld == "skip" && held(err) {
 		a.log.Info("skipped", "name", name)

@@ -42,6 +42,7 @@ func (a *app) execute(ctx context.Context, p plan, c config, demo bool) error {
 	a.reports.pass()
 	g := grant{name: p.name, owner: p.acquire.Owner, token: lease.Token(), ttl: p.acquire.TTL}
 	a.log.Info("acquired", "name", g.name, "token", uint64(g.token), "owner", g.owner, "ttl", g.ttl, "waited", time.Since(start))
+	a.said.settle(time.Second) // before the command says anything
 	return a.runUnder(lease, p, path, g, signals)
 }
 
@@ -67,7 +68,7 @@ func (a *app) take(ctx context.Context, lk *redlock.Locker, p plan, signals chan
 	}
 	results := make(chan result, 1)
 	go func() {
-		lease, err := lk.Acquire(ctx, p.name, p.acquire)
+		lease, err := a.acquire(ctx, lk, p.name, p.acquire)
 		results <- result{lease, err}
 	}()
 	select {

@@ -28,6 +28,16 @@ type statusLine struct {
 	RemainingMS int64      `json:"remaining_ms"`
 	NoTTL       bool       `json:"no_ttl"`
 	Nodes       []voteLine `json:"nodes"`
+	// Waiting is how many wait, and Line the first of them; list leaves both out.
+	Waiting *int         `json:"waiting,omitempty"`
+	Line    []waiterLine `json:"line,omitempty"`
+}
+
+// waiterLine is somebody who waits.
+type waiterLine struct {
+	Owner  string `json:"owner"`
+	Shared bool   `json:"shared"`
+	Since  string `json:"since"`
 }
 
 type voteLine struct {
@@ -113,9 +123,7 @@ func statusOf(st redlock.Status) statusLine {
 	if !utf8.ValidString(st.Name) {
 		line.NameBase64 = []byte(st.Name)
 	}
-	if !st.Since.IsZero() {
-		line.Since = st.Since.UTC().Format(time.RFC3339Nano)
-	}
+	line.Since = timeText(st.Since)
 	for _, v := range st.Votes {
 		line.Nodes = append(line.Nodes, voteLine{
 			Node: v.Node, Outcome: string(v.Outcome), TookUS: v.Took.Microseconds(),
@@ -123,6 +131,23 @@ func statusOf(st redlock.Status) statusLine {
 		})
 	}
 	return line
+}
+
+// withLine adds to line who waits.
+func withLine(line statusLine, st redlock.Status) statusLine {
+	line.Waiting = &st.Waiting
+	for _, w := range st.Line {
+		line.Line = append(line.Line, waiterLine{Owner: w.Owner, Shared: w.Mode == redlock.Shared, Since: timeText(w.Since)})
+	}
+	return line
+}
+
+// timeText is t for programs, empty if it is not known.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // milliseconds is d in milliseconds, -1 for ever.
@@ -135,8 +160,40 @@ func milliseconds(d time.Duration) int64 {
 
 func (a *app) printStatus(st redlock.Status) error {
 	if a.json {
-		return a.emit(statusOf(st))
+		return a.emit(withLine(statusOf(st), st))
 	}
+	if _, err := fmt.Fprintf(a.out, "%s: %s\n", st.Name, holderText(st)); err != nil {
+		return err
+	}
+	if err := a.printLine(st); err != nil {
+		return err
+	}
+	return a.printVotes(a.out, st.Votes)
+}
+
+// printLine says who waits, one a line.
+func (a *app) printLine(st redlock.Status) error {
+	for i, w := range st.Line {
+		text := fmt.Sprintf("%q", w.Owner)
+		if w.Mode == redlock.Shared {
+			text += ", shared"
+		}
+		if !w.Since.IsZero() {
+			text += fmt.Sprintf(", for %v", max(time.Since(w.Since), 0).Round(time.Second))
+		}
+		if _, err := fmt.Fprintf(a.out, "  %d. in line: %s\n", i+1, text); err != nil {
+			return err
+		}
+	}
+	if more := st.Waiting - len(st.Line); more > 0 {
+		_, err := fmt.Fprintf(a.out, "  and %d more\n", more)
+		return err
+	}
+	return nil
+}
+
+// holderText says who has the name.
+func holderText(st redlock.Status) string {
 	text, who := "free", fmt.Sprintf("%q", st.Owner)
 	if st.Foreign {
 		who = "a client of another kind"
@@ -162,10 +219,7 @@ func (a *app) printStatus(st redlock.Status) error {
 	if st.Broken {
 		text += ", broken: it will not be extended"
 	}
-	if _, err := fmt.Fprintf(a.out, "%s: %s\n", st.Name, text); err != nil {
-		return err
-	}
-	return a.printVotes(a.out, st.Votes)
+	return text
 }
 
 // holding is how many nodes the one has who has most of them.

@@ -61,10 +61,18 @@ func TestAReaderThatHangsDelaysNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	fill(t, w)
 	cmd := command(t, nil, "run", "-v", "--ttl", "1", lock, "sh", "-c", "echo $$; while :; do sleep 0.01; done")
-	p := startWith(t, cmd, w)
-	child := number(t, p.line())
-	// Fill the pipe to the last byte.
+	child := number(t, startWith(t, cmd, w).line())
+	if r := run(t, "break", "--now", lock); r.code != 0 {
+		t.Fatal(r)
+	}
+	await.True(t, 1500*time.Millisecond+patience/10, "the command is gone", func() bool { return !alive(child) })
+}
+
+// fill fills a pipe to the last byte.
+func fill(t *testing.T, w *os.File) {
+	t.Helper()
 	fd := int(w.Fd()) // this makes it blocking
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		t.Fatal(err)
@@ -79,10 +87,6 @@ func TestAReaderThatHangsDelaysNothing(t *testing.T) {
 	if err := syscall.SetNonblock(fd, false); err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, "break", "--now", lock); r.code != 0 {
-		t.Fatal(r)
-	}
-	await.True(t, 1500*time.Millisecond+patience/10, "the command is gone", func() bool { return !alive(child) })
 }
 
 func TestConfigThatIsNoFile(t *testing.T) {

@@ -87,15 +87,14 @@ func (s *supervisor) end(cause error) error {
 	if errors.Is(cause, redlock.ErrMaxHold) {
 		why = redlock.ErrMaxHold
 	}
-	// Not here: whoever reads our standard error may have stopped reading.
-	go s.log.Warn("stopping", "because", why, "grace", max(grace, 0), "remaining", max(time.Until(deadline), 0))
+	s.log.Warn("stopping", "because", why, "grace", max(grace, 0), "remaining", max(time.Until(deadline), 0))
 	if grace > 0 {
 		s.child.signal(unix.SIGTERM)
 		s.child.signal(unix.SIGCONT) // a stopped process would not notice
 	}
 	if grace <= 0 || !s.child.awaitGone(grace) {
 		s.child.signal(unix.SIGKILL)
-		go s.log.Info("killed")
+		s.log.Info("killed")
 		// It takes effect unless a process sits in the kernel, on a dead file
 		// server for instance. There is nothing more that could be done.
 		const patience = 5 * time.Second

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +30,7 @@ func (f *takeFlags) bind(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait for a holder")
 	flags.VarP(&f.wait, "wait", "w", "wait at most so long for a holder: 30, 0.5 or 30s; 0 is -n (default for ever)")
 	flags.Var(&f.ttl, "ttl", "how long the lock outlives a redlock that died (default 30s, or max-ttl if less)")
-	flags.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others that do (not built yet)")
+	flags.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others that do: readers together, writers alone")
 	flags.StringVar(&f.owner, "owner", "", "label of the holder, for people (default user@host:pid)")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitHeld, "exit `code` when the lock is held by others")
 }
@@ -37,8 +38,6 @@ func (f *takeFlags) bind(flags *pflag.FlagSet) {
 // options checks the flags. set tells whether a flag was given.
 func (f *takeFlags) options(set func(flag string) bool, c config, env []string, name string) (*redlock.AcquireOptions, error) {
 	switch {
-	case f.shared:
-		return nil, fmt.Errorf("shared locks are not built yet: %w", errors.ErrUnsupported)
 	case f.nonblock && set("wait") && f.wait != 0:
 		return nil, usagef("-n and -w contradict each other")
 	case set("ttl") && f.ttl == 0:
@@ -51,9 +50,15 @@ func (f *takeFlags) options(set func(flag string) bool, c config, env []string, 
 	o := &redlock.AcquireOptions{
 		TTL: time.Duration(f.ttl), Wait: time.Duration(f.wait), MaxHold: -1, Owner: f.owner,
 	}
+	if f.shared {
+		o.Mode = redlock.Shared
+	}
 	if o.TTL == 0 {
 		o.TTL = c.leaseTTL()
 	}
+	// As the default, but also for a lease that was handed over: it lasts for two seconds
+	// only until it is extended, too short to start a command, or to print a handle.
+	o.MinValidity = o.TTL / 2
 	if f.nonblock || (set("wait") && f.wait == 0) {
 		o.Wait = redlock.NoWait
 	}
@@ -61,6 +66,16 @@ func (f *takeFlags) options(set func(flag string) bool, c config, env []string, 
 		o.Owner = defaultOwner()
 	}
 	return o, nil
+}
+
+// graphic is text with a ? for what is no letter, or would move the cursor.
+func graphic(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return '?'
+	}, text)
 }
 
 // held tells whether err means that others hold the lock, and nothing worse.
@@ -87,12 +102,7 @@ func defaultOwner() string {
 		host = "?"
 	}
 	// A label is short, printable UTF-8; names of users and hosts need not be.
-	label := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
-			return r
-		}
-		return '?'
-	}, who+"@"+host)
+	label := graphic(who + "@" + host)
 	const maxLabel = 100 // leaves room for the number
 	for len(label) > maxLabel {
 		r := []rune(label)
@@ -101,30 +111,9 @@ func defaultOwner() string {
 	return fmt.Sprintf("%s:%d", label, os.Getpid())
 }
 
-// sayWait returns an OnWait that says what is in the way, once for each thing.
-func (a *app) sayWait(name string) func(redlock.Wait) {
-	var said string
-	return func(w redlock.Wait) {
-		attrs := []any{"name", name}
-		// These may take long; what is known of the nodes would be old by then.
-		if errors.Is(w.Err, redlock.ErrHeld) || errors.Is(w.Err, redlock.ErrQuarantined) {
-			a.reports.pass()
-		}
-		switch {
-		case errors.Is(w.Err, redlock.ErrHeld):
-			attrs = append(attrs, "owner", w.Owner)
-		case w.Err != nil:
-			attrs = append(attrs, "error", w.Err)
-		}
-		// The text of an error differs each time, by how long nodes took.
-		now := fmt.Sprint(w.Owner, errors.Is(w.Err, redlock.ErrHeld), errors.Is(w.Err, redlock.ErrQuarantined))
-		if now == said {
-			return
-		}
-		said = now
-		if w.Remaining > 0 {
-			attrs = append(attrs, "remaining", w.Remaining)
-		}
-		a.log.Warn("waiting", attrs...)
-	}
+// acquire takes a lock, and says what it waits for.
+func (a *app) acquire(ctx context.Context, lk *redlock.Locker, name string, o *redlock.AcquireOptions) (*redlock.Lease, error) {
+	o.OnWait = a.sayWait(name)
+	defer a.said.show("")
+	return lk.Acquire(ctx, name, o)
 }
