@@ -93,20 +93,29 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	}
 	defer w.stopProbing()
 	for {
-		a, v, err := w.try(ctx)
-		switch {
-		case a != nil || err != nil:
-		case w.mayStand(v):
-			w.tell(v, -1)
-			a, err = w.stand(ctx)
-		default:
-			err = w.pause(ctx, v)
-		}
+		a, err := w.once(ctx)
 		if a != nil || err != nil {
 			return a, err
 		}
 		w.tries++
 	}
+}
+
+// once tries, and waits in line or for a while if that came to nothing. Where others of
+// ours stand in line already it does not try: it would only be refused.
+func (w *waiter) once(ctx context.Context) (*attempt, error) {
+	if w.waits() && w.backend.crowded(w.req.Name) {
+		return w.stand(ctx)
+	}
+	a, v, err := w.try(ctx)
+	switch {
+	case a != nil || err != nil:
+		return a, err
+	case w.mayStand(v):
+		w.tell(v, -1)
+		return w.stand(ctx)
+	}
+	return nil, w.pause(ctx, v)
 }
 
 // probe lets only a few callers go on trying during an outage: thousands would

@@ -79,6 +79,7 @@ type Backend struct {
 	runIDs   map[string]int        // process → index of the peer that it is
 	held     map[*attempt]struct{} // leases to look after
 	lines    map[string]*attempt   // by waiter: those that nodes may push to
+	waiting  map[string]int        // by name: how many stand in line
 	moves    map[int]move          // by peer: how its clock moved last
 	readings []lastReading         // of the nodes' clocks, at greetings
 	ownMoved core.Instant          // when our own clock was last put right
@@ -114,9 +115,9 @@ func New(nodes []Node, c *Config) (*Backend, error) {
 		probes: make(chan struct{}, maxProbes),
 		runIDs: make(map[string]int),
 		held:   make(map[*attempt]struct{}),
-		lines:  make(map[string]*attempt),
-		moves:  make(map[int]move),
-		id:     newID(),
+		lines:  make(map[string]*attempt), waiting: make(map[string]int),
+		moves: make(map[int]move),
+		id:    newID(),
 
 		readings: make([]lastReading, len(nodes)),
 	}

@@ -25,11 +25,13 @@ var (
 // lease is the part of an attempt that begins when its round is won. All of it
 // is guarded by the attempt's lock.
 type lease struct {
-	holding    core.Holding
-	token      fence.Token
-	byClock    bool          // the order of token rests on a node's clock
-	renewal    *core.Renewal // under way, or the last one
-	noRenew    bool
+	holding core.Holding
+	token   fence.Token
+	byClock bool          // the order of token rests on a node's clock
+	renewal *core.Renewal // under way, or the last one
+	noRenew bool
+	// brief tells that it was handed over, for a short time, and not extended yet.
+	brief      bool
 	renewTimer *time.Timer
 	endTimer   *time.Timer
 	lostErr    error
@@ -45,8 +47,11 @@ func (a *attempt) win() {
 	a.noRenew = a.req.NoRenew
 	now := a.backend.clock.Now()
 	a.endTimer = time.AfterFunc(a.holding.Until().Sub(now), a.checkEnd)
-	if !a.noRenew {
-		next := a.begun.Add(core.RenewEvery(a.req.TTL, random()))
+	next := a.begun.Add(core.RenewEvery(a.req.TTL, random()))
+	if a.brief {
+		next = core.ExtendBrief(now, a.holding.Until())
+	}
+	if !a.noRenew || a.brief {
 		a.renewTimer = time.AfterFunc(next.Sub(now), a.renew)
 	}
 	a.backend.hold(a)
@@ -134,7 +139,7 @@ func (a *attempt) abandon() {
 	defer a.unlock()
 	if a.phase == holding {
 		a.stop()
-		a.noRenew = true
+		a.noRenew, a.brief = true, false
 	}
 }
 
@@ -142,7 +147,7 @@ func (a *attempt) abandon() {
 func (a *attempt) renew() {
 	a.mu.Lock()
 	defer a.unlock()
-	if a.noRenew {
+	if a.noRenew && !a.brief {
 		return
 	}
 	a.beginRenewal()
@@ -152,6 +157,7 @@ func (a *attempt) beginRenewal() {
 	if a.checkHeld() != nil || a.renewing() {
 		return
 	}
+	a.brief = false
 	renewal, effects := core.NewRenewal(a.backend.clock.Now(), len(a.lanes), a.req.TTL)
 	a.renewal = renewal
 	a.applyRenewal(effects)
@@ -307,12 +313,13 @@ func (a *attempt) extendEnded(ctx context.Context) error {
 	return &backend.QuorumError{Op: "extend", Name: a.req.Name, Reasons: ctxReasons(ctx)}
 }
 
-// StopRenewal implements backend.Lease.
+// StopRenewal implements backend.Lease. The first extension of what was handed over
+// belongs to its being taken.
 func (a *attempt) StopRenewal() {
 	a.mu.Lock()
 	defer a.unlock()
 	a.noRenew = true
-	if a.renewTimer != nil {
+	if a.renewTimer != nil && !a.brief {
 		a.renewTimer.Stop()
 	}
 }

@@ -246,18 +246,19 @@ func (a *attempt) gotLate(i int, id string, ends core.Instant) {
 	case a.phase == holding && !a.holding.Held(i):
 		// It was given for a short time only, and counts once it is extended.
 		a.holding.Join(i, ends)
-		a.send(i, a.extendOp())
+		if a.renewal != nil {
+			a.send(i, a.extendOp())
+		}
 	}
 }
 
-// winInLine makes the attempt a lease. What was handed over lasts for a short time only:
-// it is extended at once.
+// winInLine makes the attempt a lease. What was handed over lasts for a short time only.
 func (a *attempt) winInLine() {
 	a.round, a.begun = a.place.wait.Round(), a.backend.clock.Now()
 	a.endWait()
+	a.brief = true
 	a.win()
 	a.tell()
-	a.beginRenewal()
 }
 
 // leave gives the wait up.
@@ -270,6 +271,7 @@ func (a *attempt) leave() {
 
 func (a *attempt) endWait() {
 	a.place.timer.Stop()
+	a.backend.stood(a.req.Name)
 	for _, p := range a.backend.peers {
 		p.unlisten(a)
 	}
@@ -310,8 +312,12 @@ func (a *attempt) position() int {
 // lost. Who bounds its attempts tries them one after the other. And a line is of no use
 // where it cannot be heard of, or where votes are missing that time will bring.
 func (w *waiter) mayStand(v verdict) bool {
-	return !w.req.NoWait && w.req.MaxAttempts == 0 && v.answered && !v.quarantined &&
-		w.backend.clock.Now() >= w.polls
+	return w.waits() && v.answered && !v.quarantined
+}
+
+// waits reports whether the caller would stand in line, if that is of use.
+func (w *waiter) waits() bool {
+	return !w.req.NoWait && w.req.MaxAttempts == 0 && w.backend.clock.Now() >= w.polls
 }
 
 // stand waits in line. It returns neither a lease nor an error if too few nodes can be

@@ -186,7 +186,24 @@ var lineTimes = core.DefaultLineTimes(0)
 func (b *Backend) enter(a *attempt) {
 	b.mu.Lock()
 	b.lines[a.place.waiter] = a
+	b.waiting[a.req.Name]++
 	b.mu.Unlock()
+}
+
+// stood notes that a waiter has left the line for name.
+func (b *Backend) stood(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting[name]--; b.waiting[name] == 0 {
+		delete(b.waiting, name)
+	}
+}
+
+// crowded reports whether callers of ours stand in line for name.
+func (b *Backend) crowded(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting[name] > 0
 }
 
 // inLine returns the attempt of a waiter, nil if it is gone.

@@ -244,6 +244,9 @@ func (a *attempt) Handle() (string, error) {
 		a.unlock()
 		return "", err
 	}
+	if a.brief {
+		a.beginRenewal() // whoever takes it over has the whole TTL for that
+	}
 	a.phase = moved
 	a.stop()
 	a.tellExtenders(a.goneErr())

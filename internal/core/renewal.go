@@ -164,6 +164,17 @@ func RenewEvery(ttl time.Duration, rnd uint64) time.Duration {
 	return every - jitter(every/10, rnd)
 }
 
+// ExtendBrief is when, after now, a lease is extended that was handed over and lasts until
+// until: soon, but not at once. Many a holder has given it back before, and where many
+// wait the extension would cost as much as the hand-over.
+func ExtendBrief(now, until Instant) Instant {
+	const soon = 100 * time.Millisecond
+	if until.Sub(now) < 4*soon {
+		return now
+	}
+	return now.Add(soon)
+}
+
 // renewAgain is how long after a failed renewal the next one begins, with left
 // of the validity remaining: sooner and sooner, as often as the time allows.
 func renewAgain(left time.Duration, rnd uint64) time.Duration {
