@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ const (
 	// maxTTLEnv and clusterEnv are options of the same names, empty for the default.
 	maxTTLEnv  = "REDLOCK_TEST_MAX_TTL"
 	clusterEnv = "REDLOCK_TEST_CLUSTER"
+	waitersEnv = "REDLOCK_TEST_WAITERS"
 
 	// roleChurn takes and gives back leases until it is killed, and prints a
 	// line when it has had the first.
@@ -41,6 +43,9 @@ const (
 	roleKeep = "keep"
 	// roleCount takes and gives back leases until its input ends, and tells of each.
 	roleCount = "count"
+	// roleCrowd has as many callers as waitersEnv says take and give back one lease, and
+	// prints a line when all have.
+	roleCrowd = "crowd"
 )
 
 // play is the main function of the other processes.
@@ -64,6 +69,8 @@ func play(role string) int {
 			err = keep(ctx, lk)
 		case roleCount:
 			err = count(ctx, lk)
+		case roleCrowd:
+			err = crowd(ctx, lk)
 		default:
 			err = fmt.Errorf("unknown role %q", role)
 		}
@@ -135,6 +142,30 @@ func keep(ctx context.Context, lk *redlock.Locker) error {
 	<-l.Context().Done()
 	fmt.Println(errors.Is(context.Cause(l.Context()), redlock.ErrLost))
 	return nil
+}
+
+func crowd(ctx context.Context, lk *redlock.Locker) error {
+	n, err := strconv.Atoi(os.Getenv(waitersEnv))
+	if err != nil {
+		return err
+	}
+	served := make(chan error, n)
+	for range n {
+		go func() {
+			l, err := lk.Acquire(ctx, "x", nil)
+			if err == nil {
+				err = l.Release(ctx)
+			}
+			served <- err
+		}()
+	}
+	for range n {
+		if err := <-served; err != nil {
+			return err
+		}
+	}
+	fmt.Println("served")
+	return lk.Close(ctx)
 }
 
 // instant is CLOCK_MONOTONIC, which is the same for all processes.

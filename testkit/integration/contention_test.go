@@ -251,20 +251,22 @@ func TestB70WaitersDoNotStorm(t *testing.T) {
 // too, as what goes over the wire.
 func (ns *nodes) operations(i int) int {
 	ns.t.Helper()
-	stats := ns.text(i, "INFO", "commandstats")
-	calls := func(command string) int {
-		_, rest, found := strings.Cut(stats, "cmdstat_"+command+":calls=")
-		if !found {
-			return 0
-		}
-		digits, _, _ := strings.Cut(rest, ",")
-		n, err := strconv.Atoi(digits)
-		if err != nil {
-			ns.t.Fatal(err)
-		}
-		return n
+	return max(2*ns.calls(i, "set"), ns.calls(i, "evalsha")+ns.calls(i, "eval"))
+}
+
+// calls is how often node i has carried out a command, in a script or not.
+func (ns *nodes) calls(i int, command string) int {
+	ns.t.Helper()
+	_, rest, found := strings.Cut(ns.text(i, "INFO", "commandstats"), "cmdstat_"+command+":calls=")
+	if !found {
+		return 0
 	}
-	return max(2*calls("set"), calls("evalsha")+calls("eval"))
+	digits, _, _ := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	return n
 }
 
 // cpuTime is what this process has used so far.
