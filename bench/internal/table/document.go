@@ -52,17 +52,21 @@ func (r row) write(b *strings.Builder) {
 	}
 }
 
-// writeFrozen adds the table of a row whose runs come in pairs: none frozen, and
-// some.
+// writeFrozen adds the table of a row in which each lock is compared with itself: the
+// runs with frozen nodes follow the one without.
 func (r row) writeFrozen(b *strings.Builder) {
-	fmt.Fprintf(b, "\n**%s**\n\n%s lock p99 ratio | unlock p99 ratio |\n|---|%s\n", r.name, header, strings.Repeat("---:|", 11))
+	fmt.Fprintf(b, "\n**%s**\n\n%s rate ratio | lock p99 ratio | unlock p99 ratio |\n|---|%s\n", r.name, header, strings.Repeat("---:|", 12))
+	var alive []load.Result
 	for i, c := range r.runs {
-		lock, unlock := "", ""
-		if c.Freeze > 0 {
-			lock = ratioText(r.results[i], r.results[i-1], lockP99)
-			unlock = ratioText(r.results[i], r.results[i-1], unlockP99)
+		rate, lock, unlock := "", "", ""
+		if c.Freeze == 0 {
+			alive = r.results[i]
+		} else {
+			rate = ratioText(r.results[i], alive, cycles)
+			lock = ratioText(r.results[i], alive, lockP99)
+			unlock = ratioText(r.results[i], alive, unlockP99)
 		}
-		fmt.Fprintf(b, "%s %s | %s |\n", line(fmt.Sprintf("%s, %d frozen", c.Peer, c.Freeze), r.results[i]), lock, unlock)
+		fmt.Fprintf(b, "%s %s | %s | %s |\n", line(fmt.Sprintf("%s, %d frozen", c.Peer, c.Freeze), r.results[i]), rate, lock, unlock)
 	}
 }
 

@@ -78,8 +78,18 @@ func sections(d time.Duration) []section {
 				"The ratios are to the same load with all five alive, run beside it: wanted is at most 1.5 for the p99 " +
 				"of lock and of unlock.",
 			rows: []row{
-				frozen(d, "1 goroutine", 1),
-				frozen(d, "16 goroutines", 16),
+				frozen(d, "1 goroutine", load.Config{Workload: load.Solo, C: 1}, []int{2}, ours, redsyncFailfast, redsync),
+				frozen(d, "16 goroutines", load.Config{Workload: load.Solo, C: 16}, []int{2}, ours, redsyncFailfast, redsync),
+			},
+		},
+		{
+			title: "One name for all, one or two of five nodes frozen", frozen: true,
+			text: "All goroutines want the same name and hold it for 1 ms; they wait in line. Wanted is at least half of " +
+				"the rate with all five alive.",
+			rows: []row{
+				frozen(d, "8 goroutines", load.Config{Workload: load.Hot, C: 8, Hold: time.Millisecond}, []int{1, 2}, ours),
+				frozen(d, "4 processes × 8 goroutines",
+					load.Config{Workload: load.Hot, C: 8, Procs: 4, Hold: time.Millisecond}, []int{1, 2}, ours),
 			},
 		},
 	}
@@ -104,12 +114,12 @@ func on(d time.Duration, name string, c load.Config, peers ...string) row {
 	return plain(d, name, runs...)
 }
 
-// frozen is a row that compares, for each peer, no frozen node with two.
-func frozen(d time.Duration, name string, c int) row {
+// frozen is a row that compares, for each peer, no frozen node with so many.
+func frozen(d time.Duration, name string, c load.Config, many []int, peers ...string) row {
 	var runs []load.Config
-	for _, p := range []string{ours, redsyncFailfast, redsync} {
-		for _, k := range []int{0, 2} {
-			runs = append(runs, load.Config{Peer: p, Workload: load.Solo, C: c, Freeze: k})
+	for _, c.Peer = range peers {
+		for _, c.Freeze = range append([]int{0}, many...) {
+			runs = append(runs, c)
 		}
 	}
 	return plain(d, name, runs...)

@@ -51,13 +51,19 @@ func TestTheDocumentSaysWhatIsSlower(t *testing.T) {
 }
 
 func TestTheFrozenCaseIsComparedWithItself(t *testing.T) {
-	r := frozen(time.Second, "1 goroutine", 1)
+	r := frozen(time.Second, "1 goroutine", load.Config{Workload: load.Solo, C: 1}, []int{1, 2}, ours, redsync)
 	for i := range r.runs {
-		r.results[i] = []load.Result{{LockP99Us: 100 + 30*float64(i%2), UnlockP99Us: 100 + 60*float64(i%2)}}
+		k := float64(i % 3)
+		r.results[i] = []load.Result{{CyclesPerS: 100 - 20*k, LockP99Us: 100 + 30*k, UnlockP99Us: 100 + 60*k}}
 	}
 	text := document(machine{}, 1, time.Second, []section{{frozen: true, rows: []row{r}}})
-	if !strings.Contains(text, "| **1.30** (1.30–1.30) | **1.60** (1.60–1.60) |") {
-		t.Errorf("130 and 160 to 100 gives:\n%s", text)
+	for _, says := range []string{
+		"| **0.80** (0.80–0.80) | **1.30** (1.30–1.30) | **1.60** (1.60–1.60) |",
+		"| **0.60** (0.60–0.60) | **1.60** (1.60–1.60) | **2.20** (2.20–2.20) |",
+	} {
+		if strings.Count(text, says) != 2 {
+			t.Errorf("does not say %q of both locks:\n%s", says, text)
+		}
 	}
 }
 
