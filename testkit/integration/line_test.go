@@ -296,7 +296,7 @@ func TestInOrderWhileNodesAreFrozen(t *testing.T) {
 }
 
 // TestAWaiterOnAMinority, which stood at the head and then reaches two of five nodes
-// only, costs those behind it one hand-over at most.
+// only, withdraws, and costs those behind it one hand-over at most.
 func TestAWaiterOnAMinority(t *testing.T) {
 	t.Parallel()
 	ns := startProxied(t, 5)
@@ -324,6 +324,7 @@ func TestAWaiterOnAMinority(t *testing.T) {
 	released := time.Now()
 	release(t, first)
 	q.soonerThan(assign+beat, released)
+	ns.standing(0, 3, 4) // they have withdrawn
 	cancel()
 	gone.Wait()
 	ns.mode(faultproxy.ToServer, faultproxy.Pass, 0, 1, 2)
