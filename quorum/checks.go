@@ -181,7 +181,7 @@ func checkPermissions(_ *facts, n *nodeFacts) backend.Finding {
 		texts = append(texts, "not permitted: "+strings.Join(commands, ", "))
 	}
 	if len(onKeys) > 0 {
-		texts = append(texts, "not permitted on the keys of the namespace: "+strings.Join(onKeys, ", "))
+		texts = append(texts, "not permitted on the keys and channels of the namespace: "+strings.Join(onKeys, ", "))
 	}
 	v.Text = strings.Join(append(texts, means...), "; ")
 	v.Remedy = "give the user the rights of " + rule

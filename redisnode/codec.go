@@ -104,10 +104,13 @@ func formatUint(n uint64) string { return strconv.FormatUint(n, 10) }
 // intentLetters are the intents as hello.lua reads them.
 var intentLetters = [...]string{node.Greet: "g", node.Look: "l", node.Declare: "d", node.Suspect: "s", node.Leapt: "c", node.Trust: "t", node.Vouch: "v", node.Unvouch: "u"}
 
+// nobody is a client that no client is: what is published to it reaches nobody.
+const nobody = ""
+
 func encodeHello(h node.Hello) []string {
 	return []string{
 		"", "", "5", h.Keys.Guard(), h.Keys.Quarantine(), h.Keys.Tokens(), h.Keys.Durable(), h.Keys.Clock(),
-		h.Conf.String(), intentLetters[h.Intent], h.Nonce, h.Suspect, h.Record, h.Former,
+		h.Conf.String(), intentLetters[h.Intent], h.Nonce, h.Suspect, h.Record, h.Former, h.Keys.Channel(nobody),
 	}
 }
 

@@ -28,12 +28,25 @@ func (n *Node) probes(k node.Keyspace) []probe {
 		{"GET", []string{"GET", key}},
 		{"SET", []string{"SET", key, "", "no such option"}},
 		{"DEL", []string{"DEL", key}},
+		{"EXISTS", []string{"EXISTS", key}},
 		{"PTTL", []string{"PTTL", key}},
 		{"PEXPIRE", []string{"PEXPIRE", key, "1", "GT"}},
+		{"HGET", []string{"HGET", key, ""}},
 		{"HMGET", []string{"HMGET", key, ""}},
+		{"HLEN", []string{"HLEN", key}},
 		{"HSET", []string{"HSET", key, "a field", "a value", "a field without"}},
 		{"HDEL", []string{"HDEL", key, ""}},
 		{"HGETALL", []string{"HGETALL", key}},
+		{"ZADD", []string{"ZADD", key, "XX", "0", ""}},
+		{"ZREM", []string{"ZREM", key, ""}},
+		{"ZCARD", []string{"ZCARD", key}},
+		{"ZCOUNT", []string{"ZCOUNT", key, "0", "0"}},
+		{"ZRANGE", []string{"ZRANGE", key, "0", "0"}},
+		{"ZRANGEBYSCORE", []string{"ZRANGEBYSCORE", key, "0", "0"}},
+		{"ZREVRANGE", []string{"ZREVRANGE", key, "0", "0"}},
+		{"ZRANK", []string{"ZRANK", key, ""}},
+		{"ZSCORE", []string{"ZSCORE", key, ""}},
+		{"PUBLISH", []string{"PUBLISH", k.Channel(nobody), ""}},
 		{"SCAN", []string{"SCAN", firstCursor, "MATCH", k.Glob("*"), "COUNT", "1"}},
 	}
 	if k.Plain {
@@ -65,6 +78,9 @@ func (n *Node) Examine(ctx context.Context, e node.Exam) (node.ExamReply, error)
 			r.NoWrites = errs[i].Error()
 		}
 	}
+	if denial, denied := denialOf("SUBSCRIBE", n.tryListening(ctx, e.Keys)); denied {
+		r.Denied = append(r.Denied, denial)
+	}
 	own := []probe{
 		{e.Keys.Guard(), []string{"GET", e.Keys.Guard()}},
 		{e.Keys.Quarantine(), []string{"HMGET", e.Keys.Quarantine(), ""}},
@@ -79,6 +95,14 @@ func (n *Node) Examine(ctx context.Context, e node.Exam) (node.ExamReply, error)
 		r.Config = pairs(reply)
 	}
 	return r, callErrorOf(ctx)
+}
+
+// tryListening subscribes for a moment. It is no probe: a connection that has
+// subscribed is of no more use for commands.
+func (n *Node) tryListening(ctx context.Context, k node.Keyspace) error {
+	ctx, heard := context.WithCancel(ctx)
+	defer heard()
+	return n.conn.Listen(ctx, k.Channel(nobody), heard, func(string) {})
 }
 
 // callErrorOf is the error of an exam that ran out of time.

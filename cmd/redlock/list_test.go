@@ -162,7 +162,7 @@ func TestListWithoutSomeNodes(t *testing.T) {
 
 func TestListNotPermitted(t *testing.T) {
 	urls := ownServers(t, 1)
-	redisDo(t, urls[0], "ACL", "SETUSER", "u", "on", ">pw", "~redlock:*", "+@all", "-scan")
+	redisDo(t, urls[0], "ACL", "SETUSER", "u", "on", ">pw", "~redlock:*", "&redlock:wake:*", "+@all", "-scan")
 	r := run(t, "list", "--nodes", strings.Replace(urls[0], "//", "//u:pw@", 1))
 	if r.code != 77 || !strings.Contains(r.stderr, "not permitted") || strings.Contains(r.stderr, "pw") {
 		t.Error(r)

@@ -26,7 +26,8 @@ type ExamReply struct {
 // Denial is a command that may not be run.
 type Denial struct {
 	Command string
-	// OnKeys tells that it may be run, but not on the keys of the namespace.
+	// OnKeys tells that it may be run, but not on the keys, or channels, of the
+	// namespace.
 	OnKeys bool
 	// Err is the server's own text.
 	Err string

@@ -12,14 +12,39 @@
 --        4 the guard that is suspected (s, c) or trusted (t)
 --        5 what to keep of its clock (empty: no change), 6 in place of what (empty:
 --          nothing)
--- REPLY  strings: TIME in µs, the standing (ok, new, durable, quarantined, mismatch), the
---        guard, 1 if that was changed (to a look: would be), the guard before,
---        the credit in ms, 1 if the counters were kept, 1 if they rest on the
---        clock, life, run_id, version, role, address of the master of a replica,
---        mode, maxmemory in bytes, its policy, how many ms the quarantine has to
---        last at least (0: not said), the configuration before it was fenced (empty:
---        it is not), 1 if it is marked as durable, when a quarantine ended and the
---        counters began anew, by TIME in µs (0: never), what is kept of its clock
+--        7 a channel on which nobody listens, beside those of the clients
+-- REPLY  an error, NOPERM, if the user lacks a right; else strings: TIME in µs, the
+--        standing (ok, new, durable, quarantined, mismatch), the guard, 1 if that was
+--        changed (to a look: would be), the guard before, the credit in ms, 1 if the
+--        counters were kept, 1 if they rest on the clock, life, run_id, version, role,
+--        address of the master of a replica, mode, maxmemory in bytes, its policy, how
+--        many ms the quarantine has to last at least (0: not said), the configuration
+--        before it was fenced (empty: it is not), 1 if it is marked as durable, when a
+--        quarantine ended and the counters began anew, by TIME in µs (0: never), what is
+--        kept of its clock
+
+-- What the scripts run, but for what only lists and the ends of others' quarantines take
+-- (GETRANGE, HGETALL), and SUBSCRIBE, by which a client hears of its turn. Half of it
+-- does harm: each release of somebody without PUBLISH costs those who wait their places.
+local COMMANDS = 'DEL EXISTS GET HDEL HGET HLEN HMGET HSET INFO PEXPIRE PTTL SET TIME ' ..
+  'ZADD ZCARD ZCOUNT ZRANGE ZRANGEBYSCORE ZRANK ZREM ZREVRANGE ZSCORE'
+local ON_CHANNELS = 'PUBLISH SUBSCRIBE'
+
+local lacks = {}
+local function check(commands, on)
+  for command in string.gmatch(commands, '%u+') do
+    local known, may = pcall(redis.acl_check_cmd, command, on)
+    if not known or not may then lacks[#lacks + 1] = command end -- unknown: it was renamed
+  end
+end
+if redis.acl_check_cmd then -- engines without users do not have it
+  check(COMMANDS, KEYS[1])
+  check(ON_CHANNELS, ARGV[7])
+end
+if #lacks > 0 then
+  return redis.error_reply('NOPERM user may not run ' .. table.concat(lacks, ', ') ..
+    ' on the keys and channels of the namespace')
+end
 
 local time, conf, intent, nonce = call('TIME'), ARGV[1], ARGV[2], ARGV[3]
 local info = '\n' .. call('INFO', 'server', 'replication', 'memory')

@@ -344,10 +344,12 @@ func TestTokensWithinACall(t *testing.T) {
 
 func TestB79Permissions(t *testing.T) {
 	f := setUp(t)
-	f.do("ACL", "SETUSER", "minimal", "on", ">pw", "~redlock:*", "+eval", "+time", "+info", "+get", "+set", "+del", "+pttl",
-		"+pexpire", "+hmget", "+hset", "+hdel", "+hgetall", "+exists")
+	f.do("ACL", "SETUSER", "minimal", "on", ">pw", "~redlock:*", "&redlock:wake:*", "+eval", "+time", "+info", "+get", "+set",
+		"+del", "+exists", "+pttl", "+pexpire", "+hget", "+hmget", "+hset", "+hdel", "+hlen", "+publish", "+subscribe", "+zadd", "+zrem",
+		"+zcard", "+zcount", "+zrange", "+zrangebyscore", "+zrevrange", "+zrank", "+zscore")
 	f.do("ACL", "SETUSER", "noinfo", "on", ">pw", "~*", "+@all", "-info")
 	f.do("ACL", "SETUSER", "nokeys", "on", ">pw", "~other:*", "+@all")
+	f.do("ACL", "SETUSER", "nochannels", "on", ">pw", "~*", "resetchannels", "+@all")
 	f.do("ACL", "SETUSER", "noeval", "on", ">pw", "~*", "+@all", "-@scripting")
 
 	of := func(user string) *redisnode.Node {
@@ -365,6 +367,11 @@ func TestB79Permissions(t *testing.T) {
 		_, err := n.Hello(t.Context(), hello)
 		wantCallError(t, err, false, true)
 		wantCallError(t, try(f, n, time.Second, acquire(idA, 500)), false, true)
+	}
+	_, err := of("nochannels").Hello(t.Context(), hello)
+	wantCallError(t, err, false, true)
+	if !strings.Contains(err.Error(), "PUBLISH, SUBSCRIBE") {
+		t.Error(err)
 	}
 }
 

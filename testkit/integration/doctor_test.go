@@ -45,7 +45,7 @@ func does(commands ...string) func(*testing.T, *nodes) string {
 // as makes a user, and returns the URL of the third node for it.
 func as(rights ...string) func(*testing.T, *nodes) string {
 	return func(_ *testing.T, ns *nodes) string {
-		ns.text(2, append([]string{"ACL", "SETUSER", "u", "on", ">pw", "~redlock:*", "+@all"}, rights...)...)
+		ns.text(2, append([]string{"ACL", "SETUSER", "u", "on", ">pw", "~redlock:*", "resetchannels", "&redlock:wake:*", "+@all"}, rights...)...)
 		return "redis://u:pw@" + ns.servers[2].Addr()
 	}
 }
@@ -63,7 +63,13 @@ var ailments = map[string]ailment{
 	"no SET, no DEL":    {spoil: as("-set", "-del"), finds: []string{"failure, permissions: not permitted: SET, DEL"}},
 	"no INFO":           {spoil: as("-info"), finds: []string{"failure, permissions: not permitted: INFO"}},
 	"no scripts":        {spoil: as("-@scripting"), finds: []string{"failure, permissions: not permitted: EVAL, EVALSHA, SCRIPT LOAD"}},
-	"no keys":           {spoil: as("resetkeys", "~other"), finds: []string{"failure, permissions: not permitted on the keys of the namespace: GET, SET, DEL,"}},
+	"no keys":           {spoil: as("resetkeys", "~other"), finds: []string{"failure, permissions: not permitted on the keys and channels of the namespace: GET, SET, DEL,"}},
+	"no PUBLISH":        {spoil: as("-publish"), finds: []string{"failure, permissions: not permitted: PUBLISH"}},
+	"no SUBSCRIBE":      {spoil: as("-subscribe"), finds: []string{"failure, permissions: not permitted: SUBSCRIBE"}},
+	"no channels":       {spoil: as("resetchannels"), finds: []string{"failure, permissions: not permitted on the keys and channels of the namespace: PUBLISH, SUBSCRIBE"}},
+	"other channels":    {spoil: as("resetchannels", "&app:*"), finds: []string{"failure, permissions: not permitted on the keys and channels of the namespace: PUBLISH, SUBSCRIBE"}},
+	"no sorted sets":    {spoil: as("-@sortedset"), finds: []string{"failure, permissions: not permitted: ZADD, ZREM, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREVRANGE, ZRANK, ZSCORE"}},
+	"no EXISTS":         {spoil: as("-exists"), finds: []string{"failure, permissions: not permitted: EXISTS"}},
 	"no HGETALL":        {spoil: as("-hgetall"), finds: []string{"warning, permissions: not permitted: HGETALL; other nodes' quarantines"}},
 	"no SCAN":           {spoil: as("-scan"), finds: []string{"hint, permissions: not permitted: SCAN; redlock list does not work"}},
 	"no EVALSHA":        {spoil: as("-evalsha"), finds: []string{"hint, permissions: not permitted: EVALSHA; each call sends the whole script"}},

@@ -45,6 +45,12 @@ func TestUnfitReasonsOfServers(t *testing.T) {
 		"no INFO":  {userURL("-info"), backend.UnfitPermission, ""},
 		"no GET":   {userURL("-get"), backend.UnfitPermission, ""},
 		"no keys":  {userURL("resetkeys"), backend.UnfitPermission, ""},
+
+		"no PUBLISH":         {userURL("-publish"), backend.UnfitPermission, ""},
+		"no SUBSCRIBE":       {userURL("-subscribe"), backend.UnfitPermission, ""},
+		"no channels":        {userURL("resetchannels", "&redlock:*:wake:*"), backend.UnfitPermission, ""},
+		"no sorted sets":     {userURL("-@sortedset"), backend.UnfitPermission, ""},
+		"PUBLISH is renamed": {serverURL("--rename-command", "PUBLISH", ""), backend.UnfitPermission, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lk := openBlank(t, append(good.urls(), tt.url(t)), &redlock.Options{NodeTimeout: generous})
@@ -137,6 +143,10 @@ func TestUnfitLater(t *testing.T) {
 		},
 		"permission": {
 			[][]string{{"ACL", "SETUSER", "default", "-info"}}, [][]string{{"ACL", "SETUSER", "default", "+info"}},
+			backend.UnfitPermission, redlock.EventNodeAccepted,
+		},
+		"PUBLISH": {
+			[][]string{{"ACL", "SETUSER", "default", "-publish"}}, [][]string{{"ACL", "SETUSER", "default", "+publish"}},
 			backend.UnfitPermission, redlock.EventNodeAccepted,
 		},
 	} {

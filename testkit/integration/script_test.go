@@ -144,8 +144,7 @@ func TestServersWithoutTheScriptCache(t *testing.T) {
 	t.Parallel()
 	ns := start(t, 3)
 	for _, i := range ns.all() {
-		ns.text(i, "ACL", "SETUSER", "lock", "on", ">pw", "~redlock:*", "+hello", "+ping", "+eval", "+time", "+info",
-			"+exists", "+get", "+set", "+del", "+pttl", "+pexpire", "+hmget", "+hset", "+hdel")
+		ns.text(i, "ACL", "SETUSER", "lock", "on", ">pw", "~redlock:*", "&redlock:wake:*", "+@all", "-evalsha", "-script")
 	}
 	var urls []string
 	for _, s := range ns.servers {
