@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,6 +204,54 @@ func TestB94CleanUpIsTracked(t *testing.T) {
 		for i := range 5000 {
 			if got := stored(s, fmt.Sprint(i)); got != 0 {
 				t.Fatalf("%d nodes still store name %d", got, i)
+			}
+		}
+	})
+}
+
+// TestB94ThousandsWait: of names of their own, which others hold, and of one that all
+// want. Nobody meets an error, and neither goroutines nor memory stay.
+func TestB94ThousandsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, each = 10_000, 10
+		lk, s := locktest.New(t, 3, nil)
+		holder := s.Open(t, nil)
+		heap, before := heapInUse(), runtime.NumGoroutine()
+		var working sync.WaitGroup
+		for i := range callers / each {
+			held := acquire(t, holder, fmt.Sprint(i), nil)
+			for range each {
+				working.Go(func() {
+					l, err := lk.Acquire(t.Context(), fmt.Sprint(i), nil)
+					if err != nil {
+						t.Error(err)
+					} else if err := l.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			time.AfterFunc(3*time.Second, func() { _ = held.Release(context.Background()) })
+		}
+		time.Sleep(2*time.Second + 500*time.Millisecond) // between two heartbeats
+		if added := runtime.NumGoroutine() - before - callers; added > 3*100 {
+			t.Errorf("%d goroutines beside the callers, on three nodes", added)
+		}
+		if grown := (heapInUse() - heap) / callers; grown > 32<<10 {
+			t.Errorf("the heap grew by %d bytes for each that waits", grown)
+		}
+		working.Wait()
+		time.Sleep(10 * time.Second)
+		if more := runtime.NumGoroutine() - before; more > 20 {
+			t.Errorf("%d goroutines more", more)
+		}
+		if grown := heapInUse() - heap; grown > 16<<20 {
+			t.Errorf("the heap grew by %d bytes", grown)
+		}
+		for _, n := range s.Nodes {
+			for _, key := range n.Keys() {
+				if strings.Contains(key, "{") {
+					t.Fatalf("left behind: %q", key)
+				}
 			}
 		}
 	})

@@ -21,7 +21,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,7 +172,7 @@ func (b *Backend) Close(ctx context.Context) error {
 		b.watch.Stop()
 	}
 	b.mu.Unlock()
-	for _, a := range b.leases() {
+	for _, a := range slices.Concat(b.leases(), b.places()) {
 		a.abandon()
 	}
 	b.mu.Lock()
@@ -284,9 +286,6 @@ func (b *Backend) hold(a *attempt) {
 func (b *Backend) drop(a *attempt) {
 	b.mu.Lock()
 	delete(b.held, a)
-	if a.place != nil {
-		delete(b.lines, a.place.waiter)
-	}
 	b.mu.Unlock()
 }
 
@@ -336,6 +335,13 @@ func (b *Backend) leases() []*attempt {
 		held = append(held, a)
 	}
 	return held
+}
+
+// places are the attempts to which nodes may push.
+func (b *Backend) places() []*attempt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.lines))
 }
 
 func (b *Backend) emit(e backend.Event) {

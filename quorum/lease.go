@@ -109,6 +109,7 @@ func (a *attempt) lose(why error) {
 		Reasons: []error{fmt.Errorf("%w: %w", backend.ErrLost, why)}, MayRemain: a.mayRemain(),
 	}
 	a.stop()
+	a.backend.quit(a)
 	err, extenders := a.lostErr, a.extenders
 	a.extenders = nil
 	a.later(func() {
@@ -133,13 +134,18 @@ func (a *attempt) stop() {
 	a.backend.drop(a)
 }
 
-// abandon ends the renewal of a lease whose backend is being closed.
+// abandon ends the renewal of a lease whose backend is being closed, or the wait: its
+// caller would leave the line, too, but perhaps after Close has seen that nothing is
+// under way.
 func (a *attempt) abandon() {
 	a.mu.Lock()
 	defer a.unlock()
-	if a.phase == holding {
+	switch a.phase {
+	case holding:
 		a.stop()
 		a.noRenew, a.brief = true, false
+	case waiting:
+		a.leave()
 	}
 }
 

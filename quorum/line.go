@@ -265,7 +265,7 @@ func (a *attempt) winInLine() {
 func (a *attempt) leave() {
 	a.phase = undoing
 	a.endWait()
-	a.backend.drop(a)
+	a.backend.quit(a)
 	a.sendReleases()
 }
 

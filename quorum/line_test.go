@@ -351,8 +351,8 @@ func TestB63CancelledAtAnyMoment(t *testing.T) {
 	})
 }
 
-// TestB97PushesThatGetLost cost no more than the timer behind them.
-func TestB97PushesThatGetLost(t *testing.T) {
+// TestB97F59PushesThatGetLost cost no more than the timer behind them.
+func TestB97F59PushesThatGetLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 3)
 		ts := newTaps()
@@ -443,8 +443,8 @@ func TestInOrderWhileNodesAreFrozen(t *testing.T) {
 	}
 }
 
-// TestAWaiterOnAMinorityWithdraws, and keeps nobody from the name.
-func TestAWaiterOnAMinorityWithdraws(t *testing.T) {
+// TestF62AWaiterOnAMinorityWithdraws, and keeps nobody from the name.
+func TestF62AWaiterOnAMinorityWithdraws(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 5)
 		ts := newTaps()
@@ -478,8 +478,8 @@ func TestAWaiterOnAMinorityWithdraws(t *testing.T) {
 	})
 }
 
-// TestB99AKilledProcessAtTheHead: its waiters are passed over at once, however many.
-func TestB99AKilledProcessAtTheHead(t *testing.T) {
+// TestB99F61AKilledProcessAtTheHead: its waiters are passed over at once, however many.
+func TestB99F61AKilledProcessAtTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 3)
 		var clients []*memnode.Client
@@ -510,8 +510,8 @@ func TestB99AKilledProcessAtTheHead(t *testing.T) {
 	})
 }
 
-// TestAHolderThatDiesBlocksForItsTTL, and the first in line holds within a second.
-func TestAHolderThatDiesBlocksForItsTTL(t *testing.T) {
+// TestF64AHolderThatDiesBlocksForItsTTL, and the first in line holds within a second.
+func TestF64AHolderThatDiesBlocksForItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 3)
 		died := time.Now()
@@ -820,6 +820,68 @@ func TestWhatComesForAnAttemptThatIsDeadGoesBack(t *testing.T) {
 	})
 }
 
+// overtaken returns a lease that was handed over by answers, and what its nodes have
+// pushed, which is still on its way.
+func (s *street) overtaken(b *Backend) (l *attempt, late func()) {
+	held := s.take(b, ofTenSeconds)
+	time.AfterFunc(1500*time.Millisecond, func() { _ = held.Release(context.Background()) })
+	l = s.take(b, ofTenSeconds).(*attempt)
+	return l, func() {
+		for _, p := range b.peers {
+			p.pushed(node.Push{Name: "x", Waiter: l.place.waiter, ID: l.id, Token: uint64(l.Token()), Beat: 1, Lease: 2000})
+		}
+	}
+}
+
+// TestAPushThatComesDuringTheRelease has nothing given back beside it, before which the
+// release would find no lease, and say that it was lost.
+func TestAPushThatComesDuringTheRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreet(t, 3)
+		s.delay(10 * time.Millisecond)
+		l, late := s.overtaken(s.open(nil))
+		synctest.Wait() // its extension is under way, and the release waits for that
+		released := make(chan error)
+		go func() { released <- l.Release(t.Context()) }()
+		synctest.Wait()
+		late()
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		s.wantNothing(time.Second)
+		if lines, _ := left(l.backend); lines > 0 {
+			t.Errorf("%d waiters are remembered", lines)
+		}
+	})
+}
+
+// TestAPushForALeaseThatWasMoved does not give it back.
+func TestAPushForALeaseThatWasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreet(t, 3)
+		b := s.open(nil)
+		l, late := s.overtaken(b)
+		time.Sleep(100 * time.Millisecond) // it has all nodes
+		handle, err := l.Handle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		late()
+		synctest.Wait()
+		resumed, err := b.Resume(t.Context(), handle, ofTenSeconds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resumed.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(ofTenSeconds.TTL + time.Millisecond)
+		if lines, _ := left(b); lines > 0 {
+			t.Errorf("%d waiters are remembered", lines)
+		}
+	})
+}
+
 // TestAGiveBackAfterTheWaitEntersNobody: one that is repeated after the wait would keep
 // a place for a waiter that is gone.
 func TestAGiveBackAfterTheWaitEntersNobody(t *testing.T) {
@@ -848,9 +910,9 @@ func TestAGiveBackAfterTheWaitEntersNobody(t *testing.T) {
 	})
 }
 
-// TestB71SplitVotesAreSettled: whoever comes first at which node, each is served in its
+// TestB71F65SplitVotesAreSettled: whoever comes first at which node, each is served in its
 // turn.
-func TestB71SplitVotesAreSettled(t *testing.T) {
+func TestB71F65SplitVotesAreSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 5)
 		var wg sync.WaitGroup

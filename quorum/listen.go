@@ -182,7 +182,10 @@ func (p *peer) believe(push node.Push) faith {
 // lineTimes are the times that do not depend on what is waited for.
 var lineTimes = core.DefaultLineTimes(0)
 
-// enter has what is pushed to the waiter of a come to it, until drop.
+// enter has what is pushed to the waiter of a come to it, until quit. That is as long as
+// the attempt may be a lease, or one that is being given back: what comes for a waiter that
+// is gone is released, and a push that an answer overtook would have what is held released,
+// or the release find nothing.
 func (b *Backend) enter(a *attempt) {
 	b.mu.Lock()
 	b.lines[a.place.waiter] = a
@@ -204,6 +207,16 @@ func (b *Backend) crowded(name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting[name] > 0
+}
+
+// quit ends what enter began, if it did.
+func (b *Backend) quit(a *attempt) {
+	if a.place == nil {
+		return
+	}
+	b.mu.Lock()
+	delete(b.lines, a.place.waiter)
+	b.mu.Unlock()
 }
 
 // inLine returns the attempt of a waiter, nil if it is gone.

@@ -229,6 +229,7 @@ func (a *attempt) settleRelease(err error) {
 	}
 	a.result = err
 	close(a.release.done)
+	a.backend.quit(a)
 	event := backend.Event{
 		Kind: backend.EventReleased, Name: a.req.Name, Token: a.token, Err: err,
 		Took: a.backend.clock.Now().Sub(a.release.since),
@@ -249,6 +250,7 @@ func (a *attempt) Handle() (string, error) {
 	}
 	a.phase = moved
 	a.stop()
+	time.AfterFunc(a.req.TTL, func() { a.backend.quit(a) }) // then it is over, or has another id
 	a.tellExtenders(a.goneErr())
 	idle := make(chan struct{})
 	a.wantIdle = idle
