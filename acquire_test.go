@@ -221,6 +221,25 @@ func TestB62TheLastPauseIsCutShort(t *testing.T) {
 	})
 }
 
+// TestB62WithoutAWaitForEver: a caller that does not bound its wait waits as long as it
+// takes.
+func TestB62WithoutAWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lk, s := locktest.New(t, 3, nil)
+		held := acquire(t, s.Open(t, nil), "x", nil)
+		const whole = 20 * time.Hour
+		start := time.Now()
+		time.AfterFunc(whole, func() { _ = held.Release(context.Background()) })
+		l := acquire(t, lk, "x", nil)
+		if took := time.Since(start); took < whole || took > whole+time.Second {
+			t.Errorf("waited for %v", took)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestB22WaitAndTTLAreIndependent: whatever the two are, there is one holder.
 func TestB22WaitAndTTLAreIndependent(t *testing.T) {
 	for _, ttl := range []time.Duration{20 * time.Millisecond, time.Second, 30 * time.Second} {

@@ -251,7 +251,7 @@ func TestB70WaitersDoNotStorm(t *testing.T) {
 // too, as what goes over the wire.
 func (ns *nodes) operations(i int) int {
 	ns.t.Helper()
-	return max(2*ns.calls(i, "set"), ns.calls(i, "evalsha")+ns.calls(i, "eval"))
+	return max(2*ns.calls(i, "set"), ns.scripts(i))
 }
 
 // calls is how often node i has carried out a command, in a script or not.
