@@ -54,7 +54,7 @@ func (lk *Locker) AcquireAll(ctx context.Context, names []string, o *AcquireOpti
 		return nil, err
 	}
 	for _, r := range requests {
-		if err := lk.checkNested(ctx, r.Name); err != nil && !r.NoWait {
+		if err := lk.checkNested(ctx, r); err != nil {
 			return nil, err
 		}
 	}

@@ -80,8 +80,8 @@ func (lk *Locker) TryAcquire(ctx context.Context, name string, o *AcquireOptions
 
 func (lk *Locker) acquire(ctx context.Context, name string, o *AcquireOptions, try bool) (*Lease, error) {
 	r, maxHold, err := lk.request(name, o, try)
-	if err == nil && !r.NoWait {
-		err = lk.checkNested(ctx, name)
+	if err == nil {
+		err = lk.checkNested(ctx, r)
 	}
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"example.com/redlock/backend"
 )
 
 // holding is what the context of a lease, or of a set, says of itself to the calls that
@@ -34,11 +36,12 @@ func holdingOf(ctx context.Context) *holding {
 }
 
 // checkNested refuses to wait for a lease that ctx itself belongs to: it would be waited
-// for as long as ctx lasts, and so would a reader behind a writer that waits for it.
-func (lk *Locker) checkNested(ctx context.Context, name string) error {
-	for h := holdingOf(ctx); h != nil; h = h.outer {
-		if h.locker == lk && slices.Contains(h.names, name) && h.ctx.Err() == nil {
-			return fmt.Errorf("redlock: acquire %q: %w", name, ErrNested)
+// for as long as ctx lasts, and so would a reader behind a writer that waits for it. Who
+// does not wait is told by the nodes.
+func (lk *Locker) checkNested(ctx context.Context, r backend.Request) error {
+	for h := holdingOf(ctx); h != nil && !r.NoWait; h = h.outer {
+		if h.locker == lk && slices.Contains(h.names, r.Name) && h.ctx.Err() == nil {
+			return fmt.Errorf("redlock: acquire %q: %w", r.Name, ErrNested)
 		}
 	}
 	return nil

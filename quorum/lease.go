@@ -163,7 +163,6 @@ func (a *attempt) beginRenewal() {
 	if a.checkHeld() != nil || a.renewing() {
 		return
 	}
-	a.brief = false
 	renewal, effects := core.NewRenewal(a.backend.clock.Now(), len(a.lanes), a.req.TTL)
 	a.renewal = renewal
 	a.applyRenewal(effects)
@@ -245,8 +244,9 @@ func (a *attempt) renewalDecided(v core.Verdict, at core.Instant) {
 			Reasons: []error{backend.ErrNoQuorum},
 		}
 	}
+	a.brief = a.brief && v == core.Lost
 	a.tellExtenders(event.Err)
-	if !a.noRenew {
+	if !a.noRenew || a.brief {
 		a.renewTimer.Reset(max(a.renewal.Next(at, &a.holding, random()).Sub(at), 0))
 	}
 	a.later(func() { a.backend.emit(event) })

@@ -202,6 +202,13 @@ type taps struct {
 
 func (ts *taps) wrap(_ int, c *memnode.Client) Node { return tap{c, ts} }
 
+// count is how many operations of a kind were asked for.
+func (ts *taps) count(k node.Kind) int {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.asked[k]
+}
+
 func (x tap) Call(ctx context.Context, c *node.Call) (*node.Reply, error) {
 	if x.t.cutOff.Load() {
 		return nil, &node.CallError{Err: errors.New("cut off")}
@@ -478,36 +485,54 @@ func TestF62AWaiterOnAMinorityWithdraws(t *testing.T) {
 	})
 }
 
-// TestB99F61AKilledProcessAtTheHead: its waiters are passed over at once, however many.
-func TestB99F61AKilledProcessAtTheHead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStreet(t, 3)
-		var clients []*memnode.Client
-		doomed := s.open(func(_ int, c *memnode.Client) Node {
-			clients = append(clients, c)
-			return c
+// TestB99F61AProcessAtTheHead dies or stands still, with 50 waiters. One that died is
+// passed over at once. One that stands still is heard no more, though its connections
+// stand: what it was handed runs out, and costs all its waiters their places at once.
+func TestB99F61AProcessAtTheHead(t *testing.T) {
+	for _, tt := range []struct {
+		what     string
+		ends     func(ts *taps, clients []*memnode.Client)
+		from, to time.Duration
+	}{
+		{"killed", func(_ *taps, clients []*memnode.Client) {
+			for _, c := range clients {
+				_ = c.Close()
+			}
+		}, 0, 10 * time.Millisecond},
+		{"stopped", func(ts *taps, _ []*memnode.Client) {
+			ts.dropPushes.Store(true)
+			ts.cutOff.Store(true)
+		}, lineTimes.Assign, lineTimes.Assign + 1100*time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStreet(t, 3)
+			ts := newTaps()
+			var clients []*memnode.Client
+			doomed := s.open(func(i int, c *memnode.Client) Node {
+				clients = append(clients, c)
+				return ts.wrap(i, c)
+			})
+			alive := s.open(nil)
+			held := s.take(alive, ofTenSeconds)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for range 50 {
+				go func() { _, _ = doomed.Acquire(ctx, ofTenSeconds) }()
+			}
+			time.Sleep(500 * time.Millisecond)
+			q := &waiters{s: s}
+			q.wait(0, alive, 0)
+			synctest.Wait()
+			tt.ends(ts, clients)
+			synctest.Wait()
+			released := time.Now()
+			_ = held.Release(t.Context())
+			q.want(1)
+			if took := q.at[0].Sub(released); took < tt.from || took > tt.to {
+				t.Errorf("%s: served after %v", tt.what, took)
+			}
 		})
-		alive := s.open(nil)
-		held := s.take(alive, ofTenSeconds)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for range 50 {
-			go func() { _, _ = doomed.Acquire(ctx, ofTenSeconds) }()
-		}
-		time.Sleep(500 * time.Millisecond)
-		q := &waiters{s: s}
-		q.wait(0, alive, 0)
-		for _, c := range clients {
-			_ = c.Close()
-		}
-		synctest.Wait()
-		released := time.Now()
-		_ = held.Release(t.Context())
-		q.want(1)
-		if took := q.at[0].Sub(released); took > 10*time.Millisecond {
-			t.Errorf("served after %v", took)
-		}
-	})
+	}
 }
 
 // TestF64AHolderThatDiesBlocksForItsTTL, and the first in line holds within a second.
@@ -688,6 +713,77 @@ func TestALeaseThatWasHandedOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAShortHoldIsNotExtended: what was handed over is given back before that is due.
+func TestAShortHoldIsNotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreet(t, 3)
+		ts := newTaps()
+		b := s.open(ts.wrap)
+		held := s.take(s.open(nil), ofTenSeconds)
+		q := &waiters{s: s}
+		for i := range 10 {
+			q.wait(i, b, time.Millisecond)
+		}
+		_ = held.Release(t.Context())
+		q.want(10)
+		if n := ts.count(node.Extend); n > 0 {
+			t.Errorf("extended %d times", n)
+		}
+		s.wantNothing(10 * time.Second)
+	})
+}
+
+// TestNobodyTriesBesideOthersInLine: he would only be refused.
+func TestNobodyTriesBesideOthersInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreet(t, 3)
+		ts := newTaps()
+		b := s.open(ts.wrap)
+		held := s.take(s.open(nil), ofTenSeconds)
+		q := &waiters{s: s}
+		q.wait(0, b, 0)
+		synctest.Wait()
+		tried := ts.count(node.Acquire)
+		q.wait(1, b, 0)
+		synctest.Wait()
+		if n := ts.count(node.Acquire) - tried; n > 0 {
+			t.Errorf("asked %d nodes without a line", n)
+		}
+		if _, err := b.Acquire(t.Context(), backend.Request{Name: "x", TTL: time.Second, NoWait: true}); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("who does not wait: %v", err)
+		}
+		_ = held.Release(t.Context())
+		q.want(2)
+		// Nobody is in line any more.
+		tried = ts.count(node.Acquire)
+		_ = s.take(b, ofTenSeconds).Release(t.Context())
+		synctest.Wait()
+		if n := ts.count(node.Acquire) - tried; n < 2 {
+			t.Errorf("asked %d nodes without a line, want a quorum", n)
+		}
+	})
+}
+
+// TestAHandleOfWhatWasHandedOver is good for the whole TTL.
+func TestAHandleOfWhatWasHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStreet(t, 3)
+		b := s.open(nil)
+		held := s.take(b, ofTenSeconds)
+		time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
+		handle, err := s.take(b, ofTenSeconds).Handle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Second)
+		l, err := s.open(nil).Resume(t.Context(), handle, ofTenSeconds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Release(t.Context())
+	})
 }
 
 // TestOnWaitTellsThePosition and who is in the way.

@@ -49,40 +49,6 @@ func TestF60OneIsWoken(t *testing.T) {
 	})
 }
 
-// count is how many operations of a kind were asked for.
-func (ts *taps) count(k node.Kind) int {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	return ts.asked[k]
-}
-
-// TestF61AStoppedProcessAtTheHead: it is heard no more, though its connections stand. What
-// it was handed runs out, and costs all its waiters their places at once.
-func TestF61AStoppedProcessAtTheHead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStreet(t, 3)
-		ts := newTaps()
-		stopped, alive := s.open(ts.wrap), s.open(nil)
-		held := s.take(alive, ofTenSeconds)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for range 50 {
-			go func() { _, _ = stopped.Acquire(ctx, ofTenSeconds) }()
-		}
-		time.Sleep(500 * time.Millisecond)
-		q := &waiters{s: s}
-		q.wait(0, alive, 0)
-		ts.dropPushes.Store(true)
-		ts.cutOff.Store(true)
-		released := time.Now()
-		_ = held.Release(t.Context())
-		q.want(1)
-		if took := q.at[0].Sub(released); took < lineTimes.Assign || took > lineTimes.Assign+1100*time.Millisecond {
-			t.Errorf("served after %v", took)
-		}
-	})
-}
-
 // TestF63AClockThatIsBehindIsNotFirst, nor last one that is ahead: whoever comes later
 // stands behind those that are there. Each is new, and has seen no number of the others.
 func TestF63AClockThatIsBehindIsNotFirst(t *testing.T) {

@@ -239,14 +239,12 @@ func (a *attempt) settleRelease(err error) {
 
 // Handle implements backend.Lease.
 func (a *attempt) Handle() (string, error) {
+	a.extendBrief()
 	a.backend.noticeSleep()
 	a.mu.Lock()
 	if err := a.checkHeld(); err != nil {
 		a.unlock()
 		return "", err
-	}
-	if a.brief {
-		a.beginRenewal() // whoever takes it over has the whole TTL for that
 	}
 	a.phase = moved
 	a.stop()
@@ -260,6 +258,17 @@ func (a *attempt) Handle() (string, error) {
 	return backend.Handle{
 		Name: a.req.Name, ID: a.id, Token: uint64(a.token), Shared: a.req.Mode == backend.Shared,
 	}.Encode()
+}
+
+// extendBrief gives whoever takes over what was handed over the whole TTL for that. If it
+// cannot be extended now, there is what is left of it.
+func (a *attempt) extendBrief() {
+	a.mu.Lock()
+	brief := a.brief
+	a.unlock()
+	if brief {
+		_ = a.Extend(context.Background()) // no longer than nodes may be silent
+	}
 }
 
 // tellIdle tells Handle when nothing is under way any more.

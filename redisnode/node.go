@@ -49,7 +49,7 @@ type Node struct {
 	tokens    script
 	configure script
 	leases    script
-	who       script
+	waiters   script
 	evalOnly  atomic.Bool
 }
 
@@ -84,7 +84,7 @@ func Open(rawURL string, o *Options) (*Node, error) {
 func New(conn Conn, name string) *Node {
 	n := &Node{name: name, conn: conn}
 	n.call.source = source("common", "lease", "line", "call")
-	for name, s := range map[string]*script{"hello": &n.hello, "watch": &n.watch, "leases": &n.leases, "who": &n.who} {
+	for name, s := range map[string]*script{"hello": &n.hello, "watch": &n.watch, "leases": &n.leases, "waiters": &n.waiters} {
 		s.source = source("common", name)
 	}
 	for name, s := range map[string]*script{"tokens": &n.tokens, "configure": &n.configure} {
@@ -135,7 +135,7 @@ func (n *Node) Configure(ctx context.Context, c node.Configure) (node.ConfigureR
 
 // Line tells who waits for a name.
 func (n *Node) Line(ctx context.Context, l node.Line) (node.LineReply, error) {
-	return ask(ctx, n, &n.who, encodeLine(l), decodeLine)
+	return ask(ctx, n, &n.waiters, encodeLine(l), decodeLine)
 }
 
 // ask runs a script and reads its reply. An error is a *node.CallError.

@@ -222,7 +222,7 @@ func TestB108EveryKeyComesFromTheKeyspace(t *testing.T) {
 	if len(keys) != 17 {
 		t.Errorf("keys %q", keys)
 	}
-	for _, name := range []string{"common", "lease", "line", "call", "hello", "watch", "tokens", "who"} {
+	for _, name := range []string{"common", "lease", "line", "call", "hello", "watch", "tokens", "waiters"} {
 		if strings.Contains(source(name), "redlock:") {
 			t.Errorf("%s.lua builds keys of its own", name)
 		}

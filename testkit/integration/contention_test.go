@@ -254,6 +254,9 @@ func (ns *nodes) operations(i int) int {
 	return max(2*ns.calls(i, "set"), ns.scripts(i))
 }
 
+// scripts is how many scripts node i has run.
+func (ns *nodes) scripts(i int) int { return ns.calls(i, "evalsha") + ns.calls(i, "eval") }
+
 // calls is how often node i has carried out a command, in a script or not.
 func (ns *nodes) calls(i int, command string) int {
 	ns.t.Helper()
