@@ -7,8 +7,9 @@ package fence
 import "strconv"
 
 // Token is the fencing number of one grant. For one lock name tokens are
-// unique, and a grant whose Acquire began after another Acquire had returned
-// has the larger token. Zero is no token.
+// unique, but for readers that come at the same time, who may share one, and a
+// grant whose Acquire began after another Acquire had returned has the larger
+// token. Zero is no token.
 //
 // Open the gate of the guarded resource with the token before anything is read
 // there: from then on older tokens are refused, and a holder which slept past
