@@ -213,7 +213,7 @@ func TestB94CleanUpIsTracked(t *testing.T) {
 // want. Nobody meets an error, and neither goroutines nor memory stay.
 func TestB94ThousandsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const callers, each = 10_000, 10
+		const callers, each = manyCallers, 10
 		lk, s := locktest.New(t, 3, nil)
 		holder := s.Open(t, nil)
 		heap, before := heapInUse(), runtime.NumGoroutine()

@@ -107,6 +107,13 @@ func (s *street) take(b *Backend, r backend.Request) backend.Lease {
 	return l
 }
 
+// handedOver returns a lease that was waited for.
+func (s *street) handedOver(b *Backend) backend.Lease {
+	held := s.take(b, ofTenSeconds)
+	time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
+	return s.take(b, ofTenSeconds)
+}
+
 // waiters are callers that come one after the other, hold the name for a while each and
 // give it back.
 type waiters struct {
@@ -771,9 +778,7 @@ func TestAHandleOfWhatWasHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 3)
 		b := s.open(nil)
-		held := s.take(b, ofTenSeconds)
-		time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
-		handle, err := s.take(b, ofTenSeconds).Handle()
+		handle, err := s.handedOver(b).Handle()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -897,9 +902,7 @@ func TestWhatComesForAnAttemptThatIsDeadGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStreet(t, 3)
 		b := s.open(nil)
-		held := s.take(b, ofTenSeconds)
-		time.AfterFunc(time.Second, func() { _ = held.Release(context.Background()) })
-		lease := s.take(b, ofTenSeconds).(*attempt)
+		lease := s.handedOver(b).(*attempt)
 		time.Sleep(200 * time.Millisecond) // it has all nodes
 		for _, waiter := range []string{newID(), lease.place.waiter} {
 			dead := lease.place.id(99)
